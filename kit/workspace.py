@@ -1,0 +1,226 @@
+"""The workspace: the directory that holds one researcher's or one desk's whole state.
+
+`INDEX.json`, `strategies/`, `notebooks/`, `prompts/` and `config/` are kept in git; `runs/` is
+made on demand. This module finds it, makes a new one, reads its configuration, and is the only
+seam to the process environment.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kit import files, schemas
+from kit.errors import ConfigError, DataError
+
+__all__ = ["Workspace", "environ", "init_workspace", "template_root"]
+
+_PACKAGE = Path(__file__).parent
+_TEMPLATE_PARTS = ("config", "notebooks", "prompts")
+_GITIGNORE = "/runs/\n.ipynb_checkpoints/\n__pycache__/\n"
+
+
+def environ(name: str, default: str | None = None) -> str | None:
+    """Read one environment variable; an empty value counts as unset."""
+    return os.environ.get(name) or default
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A workspace by its root directory.
+
+    Attributes:
+        root: Absolute path of the directory holding `INDEX.json`.
+    """
+
+    root: Path
+
+    @classmethod
+    def at(cls, path: Path | str) -> Workspace:
+        """Return the workspace whose root is `path`.
+
+        Raises:
+            ConfigError: `workspace.not_found`.
+        """
+        root = Path(path).expanduser().resolve()
+        if not _is_workspace(root):
+            raise _not_found(f"{root} is not a workspace")
+        return cls(root)
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> Workspace:
+        """Find the workspace: `KIT_WORKSPACE`, else the nearest one at or above `start`.
+
+        Raises:
+            ConfigError: `workspace.not_found`.
+        """
+        named = environ("KIT_WORKSPACE")
+        if named:
+            return cls.at(named)
+        here = (start or Path.cwd()).resolve()
+        for candidate in (here, *here.parents):
+            if _is_workspace(candidate):
+                return cls(candidate)
+        raise _not_found(f"no workspace in {here} or above it")
+
+    @property
+    def index_path(self) -> Path:
+        """`INDEX.json`, the registry."""
+        return self.root / "INDEX.json"
+
+    @property
+    def strategies(self) -> Path:
+        """Folder of bundles: `strategies/<id>/<version>/`."""
+        return self.root / "strategies"
+
+    @property
+    def notebooks(self) -> Path:
+        """Folder of notebooks."""
+        return self.root / "notebooks"
+
+    @property
+    def prompts(self) -> Path:
+        """Folder of workspace prompts."""
+        return self.root / "prompts"
+
+    @property
+    def config_dir(self) -> Path:
+        """Folder of everything a person may tune."""
+        return self.root / "config"
+
+    @property
+    def runs(self) -> Path:
+        """Folder of runs, state and market store; created on demand."""
+        return self.root / "runs"
+
+    @property
+    def market_dir(self) -> Path:
+        """Folder of the bars store."""
+        return self.runs / "market"
+
+    @property
+    def state_path(self) -> Path:
+        """The state store's SQLite file."""
+        return self.runs / "state.sqlite3"
+
+    def config(self, name: str) -> dict[str, Any]:
+        """Read `config/<name>.json`, checked against schema `config-<name>` where there is one.
+
+        Raises:
+            ConfigError: `config.missing` or `config.invalid`, with the dotted path.
+        """
+        path = self.config_dir / f"{name}.json"
+        where = self.relative(path)
+        try:
+            value = files.read_json(path)
+        except DataError as error:
+            missing = error.code == "file.missing"
+            raise ConfigError(
+                "config.missing" if missing else "config.invalid",
+                error.message,
+                where=where if missing else error.where.replace(str(path), where),
+                remedy=f"`kit init` writes a default config/{name}.json into a new workspace; "
+                "copy it from there"
+                if missing
+                else error.remedy,
+            ) from error
+        if f"config-{name}" in schemas.names():
+            schemas.check(
+                f"config-{name}", value, error=ConfigError, code="config.invalid", where=where
+            )
+        if not isinstance(value, dict):
+            raise ConfigError("config.invalid", "must be a JSON object", where=where)
+        return value
+
+    def relative(self, path: Path) -> str:
+        """Write a path relative to the root, with forward slashes, for messages and records."""
+        try:
+            return path.relative_to(self.root).as_posix()
+        except ValueError:
+            return path.as_posix()
+
+
+def template_root() -> Path:
+    """Return the folder that holds the default config, notebooks and prompts.
+
+    In a wheel they travel inside the package; in a checkout they are the repository's own.
+    """
+    packaged = _PACKAGE / "_workspace"
+    return packaged if packaged.is_dir() else _PACKAGE.parent
+
+
+def init_workspace(directory: Path) -> Workspace:
+    """Make a working workspace in a new or empty directory.
+
+    Raises:
+        ConfigError: `workspace.exists` or `workspace.not_empty`; nothing is then changed.
+        StorageError: The disk refused.
+    """
+    root = directory.expanduser().resolve()
+    if _is_workspace(root):
+        raise ConfigError(
+            "workspace.exists",
+            "this is a workspace already",
+            where=str(root),
+            remedy=f"use it: cd {root}",
+        )
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise ConfigError(
+            "workspace.not_empty",
+            "the directory is not empty",
+            where=str(root),
+            remedy="name a new or an empty directory",
+        )
+    files.make_dir(root)
+    for part in _TEMPLATE_PARTS:
+        for source in sorted((template_root() / part).rglob("*")):
+            if source.is_dir() or ".ipynb_checkpoints" in source.parts:
+                continue
+            target = root / source.relative_to(template_root())
+            files.make_dir(target.parent)
+            files.copy_file(source, target)
+    files.make_dir(root / "strategies")
+    files.write_text(root / "strategies" / ".gitkeep", "")
+    files.write_text(root / ".gitignore", _GITIGNORE)
+    files.write_text(root / ".gitattributes", "strategies/** -text\n")
+    # INDEX.json last: only a complete workspace is ever recognised as one.
+    files.write_json(
+        root / "INDEX.json", {"schema_version": "1.0", "updated_at": None, "strategies": {}}
+    )
+    return Workspace(root)
+
+
+def copy_workspace(source: Workspace, directory: Path) -> Workspace:
+    """Copy a workspace without its runs: what a scratch session or a trial works in.
+
+    Raises:
+        ConfigError: `workspace.not_empty`.
+    """
+    root = directory.expanduser().resolve()
+    if root.exists() and any(root.iterdir()):
+        raise ConfigError("workspace.not_empty", "the directory is not empty", where=str(root))
+    root.mkdir(parents=True, exist_ok=True)
+    ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    for part in (*_TEMPLATE_PARTS, "strategies"):
+        if (source.root / part).is_dir():
+            shutil.copytree(source.root / part, root / part, ignore=ignore)
+    for name in (".gitignore", ".gitattributes"):
+        if (source.root / name).is_file():
+            shutil.copyfile(source.root / name, root / name)
+    shutil.copyfile(source.index_path, root / "INDEX.json")
+    return Workspace(root)
+
+
+def _is_workspace(path: Path) -> bool:
+    return (path / "INDEX.json").is_file() and (path / "strategies").is_dir()
+
+
+def _not_found(message: str) -> ConfigError:
+    return ConfigError(
+        "workspace.not_found",
+        message,
+        remedy="cd into a workspace, set KIT_WORKSPACE, or make one: kit init DIR",
+    )

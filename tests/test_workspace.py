@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kit.errors import ConfigError
+from kit.workspace import Workspace, copy_workspace, init_workspace
+
+
+def test_init_makes_a_workspace_that_is_found_from_below(tmp_path: Path) -> None:
+    made = init_workspace(tmp_path / "desk 研究")
+    below = made.root / "strategies" / "x"
+    below.mkdir()
+    assert Workspace.find(below) == made
+    for part in ("config", "notebooks", "prompts"):
+        assert any((made.root / part).rglob("*")), part
+    assert made.config("markets")["markets"]
+
+
+def test_init_refuses_a_workspace_and_a_full_directory(tmp_path: Path) -> None:
+    made = init_workspace(tmp_path / "desk")
+    with pytest.raises(ConfigError) as error:
+        init_workspace(made.root)
+    assert error.value.code == "workspace.exists"
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError) as error:
+        init_workspace(tmp_path / "full")
+    assert error.value.code == "workspace.not_empty"
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+def test_no_workspace_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        Workspace.find(tmp_path)
+    assert error.value.code == "workspace.not_found"
+    assert "kit init" in error.value.remedy
+
+
+def test_the_environment_names_one(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIT_WORKSPACE", str(workspace.root))
+    assert Workspace.find(tmp_path) == workspace
+    monkeypatch.setenv("KIT_WORKSPACE", str(tmp_path / "gone"))
+    with pytest.raises(ConfigError):
+        Workspace.find(workspace.root)
+
+
+def test_config_errors_name_the_file_and_the_key(workspace: Workspace) -> None:
+    with pytest.raises(ConfigError) as error:
+        workspace.config("nothing")
+    assert (error.value.code, error.value.where) == ("config.missing", "config/nothing.json")
+    path = workspace.config_dir / "markets.json"
+    path.write_text('{"markets": \n}')
+    with pytest.raises(ConfigError) as error:
+        workspace.config("markets")
+    assert (error.value.code, error.value.where) == ("config.invalid", "config/markets.json:2")
+    path.write_text('{"market": {}}')
+    with pytest.raises(ConfigError, match="did you mean 'markets'"):
+        workspace.config("markets")
+
+
+def test_copy_leaves_runs_behind(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.runs.mkdir()
+    (workspace.runs / "secret").write_text("x")
+    copy = copy_workspace(workspace, tmp_path / "scratch")
+    assert not copy.runs.exists()
+    assert copy.config("markets") == workspace.config("markets")
