@@ -6,7 +6,8 @@ researcher touches. Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import Any
 
 from kit.errors import KitError
 from kit.workspace import Workspace
@@ -14,3 +15,9 @@ from kit.workspace import Workspace
 __all__ = ["KitError", "Workspace", "__version__"]
 
 __version__ = metadata.version("kit")
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register the magics: what `%load_ext kit` calls."""
+    # By name: an import here would hang the top floor below every other one.
+    import_module("kit.lab.magics").load(ipython)

@@ -1,0 +1,1 @@
+"""The `kit` command: parse, call the library, show the result. No logic lives here."""

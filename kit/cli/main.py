@@ -1,0 +1,109 @@
+"""Entry point of the `kit` command.
+
+Commands load on use: `kit --help` imports only click, so it answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from kit.cli import output
+from kit.schemas import suggestion
+
+__all__ = ["cli", "main"]
+
+# command -> (module, attribute, one line for --help); the order is the order of --help.
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "init": ("kit.cli.workspace", "init", "Make a new workspace."),
+    "new": ("kit.cli.bundle", "new", "Start a draft from a frozen version."),
+    "list": ("kit.cli.registry", "list_strategies", "List strategies and their versions."),
+    "lint": ("kit.cli.bundle", "lint", "Check a draft or a version against every rule."),
+    "diff": ("kit.cli.bundle", "diff", "Explain what changed between two versions."),
+    "backtest": ("kit.cli.backtest", "backtest", "Backtest a draft or a version."),
+    "freeze": ("kit.cli.bundle", "freeze", "Cut an immutable version from a draft."),
+    "verify": ("kit.cli.bundle", "verify", "Re-hash every frozen version."),
+    "registry": ("kit.cli.registry", "registry", "Activate, retire, rebuild."),
+    "screen": ("kit.cli.screen", "screen", "Run a daily screen and deliver its card."),
+    "slot": ("kit.cli.slot", "slot", "Run an intraday slot and deliver its card."),
+    "runs": ("kit.cli.runs", "runs", "List runs."),
+    "show": ("kit.cli.runs", "show", "Show one run: card, report, receipts, files."),
+    "rerun": ("kit.cli.runs", "rerun", "Run again with the parameters of a past run."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when called, with did-you-mean."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return every command name, in the order a person meets them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or None when there is none of that name."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command name; an unknown one names the nearest."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            hint = suggestion(name, _COMMANDS) or "`kit --help` lists the commands"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: kit screen ma250-pullback --date 2020-02-27",
+)
+@click.option(
+    "--workspace",
+    "workspace_path",
+    type=click.Path(file_okay=False),
+    help="Workspace directory [default: KIT_WORKSPACE, else the nearest one above].",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="kit", message="kit %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, workspace_path: str | None, debug: bool) -> None:
+    """Author, backtest, freeze and run strategy bundles."""
+    ctx.obj = output.Session(workspace_path=workspace_path, debug=debug)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code (see docs/commands.md)."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code; every error is shown, none escapes."""
+    arguments = list(arguments)
+    as_json = "--json" in arguments
+    try:
+        result: Any = cli.main(args=arguments, prog_name="kit", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 - the last line of defence: show it, then exit
+        return output.show_error(error, as_json=as_json, debug="--debug" in arguments)
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""How the command talks: results to stdout, messages to stderr, errors in one shape.
+
+stdout carries the result only, so `--json` can always be piped. Colour and progress appear only
+on a terminal, and never when `NO_COLOR` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import click
+
+from kit.errors import KitError
+from kit.workspace import Workspace
+
+__all__ = [
+    "Session",
+    "colour",
+    "emit_json",
+    "json_option",
+    "message",
+    "progress_to_stderr",
+    "show_error",
+    "table",
+    "width",
+]
+
+_INTERNAL = 1
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+@dataclass
+class Session:
+    """What every command is handed.
+
+    Attributes:
+        workspace_path: The `--workspace` option, if given.
+        debug: Whether tracebacks are shown.
+    """
+
+    workspace_path: str | None = None
+    debug: bool = False
+
+    def workspace(self) -> Workspace:
+        """Return the workspace the command works in.
+
+        Raises:
+            ConfigError: `workspace.not_found`.
+        """
+        return Workspace.at(self.workspace_path) if self.workspace_path else Workspace.find()
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def emit_json(value: Any) -> None:
+    """Print one JSON document to stdout; NaN is refused."""
+    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2, default=str))
+
+
+def message(text: str) -> None:
+    """Print a line for the person, to stderr."""
+    click.echo(text, err=True)
+
+
+def colour(text: str, style: str) -> str:
+    """Colour text on a terminal; leave it alone elsewhere."""
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return text
+    return click.style(text, fg=style)
+
+
+def progress_to_stderr() -> Callable[[str], None]:
+    """Return a progress sink: one plain line per event, to stderr."""
+
+    def line(text: str) -> None:
+        click.echo(f"  {text}", err=True)
+
+    return line
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO | None = None
+) -> None:
+    """Print a table whose columns line up, Chinese included (a Han character is two cells wide)."""
+    cells = [[("" if value is None else str(value)) for value in row] for row in rows]
+    widths = [
+        max([width(header), *(width(row[i]) for row in cells)]) for i, header in enumerate(headers)
+    ]
+    for row in [list(headers), ["-" * w for w in widths], *cells]:
+        padded = (cell + " " * (w - width(cell)) for cell, w in zip(row, widths, strict=True))
+        click.echo("  ".join(padded).rstrip(), file=file)
+
+
+def width(text: str) -> int:
+    """Return how many terminal cells a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
+    """Show an error and return the exit code it stands for."""
+    if isinstance(error, KitError):
+        shown, code = error.to_dict(), error.exit_code
+    elif isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    elif isinstance(error, (KeyboardInterrupt, click.exceptions.Abort)):
+        shown, code = _plain("interrupted", "stopped by you", "run the same command again"), 130
+    elif isinstance(error, click.ClickException):
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        remedy = f"{command or 'kit'} --help"
+        shown, code = _plain("usage", error.format_message(), remedy), _USAGE
+    elif isinstance(error, BrokenPipeError):
+        # The reader of our stdout went away (`kit runs | head`): nothing to say to nobody.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - lives until exit
+        return 0
+    elif isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else _INTERNAL
+    else:
+        shown = _plain(
+            "internal",
+            f"{type(error).__name__}: {error}",
+            "this is a fault in kit: run again with --debug and report the traceback",
+        )
+        code = _INTERNAL
+    if as_json:
+        emit_json({"error": shown})
+    place = f"{shown['where']}: " if shown["where"] else ""
+    click.echo(f"error: {place}{shown['message']} [{shown['code']}]", err=True)
+    if shown["remedy"]:
+        click.echo(f"  → {shown['remedy']}", err=True)
+    if debug:
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    return code
+
+
+def _plain(code: str, text: str, remedy: str) -> dict[str, Any]:
+    return {"code": code, "message": text, "remedy": remedy, "where": "", "details": {}}

@@ -1,0 +1,93 @@
+"""How the lab's results look in a notebook: small tables and short texts, escaped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from kit.errors import KitError
+
+__all__ = ["Note", "Rows", "Sheet", "show_error"]
+
+
+class Rows:
+    """A titled table that shows as HTML in a notebook and as text elsewhere.
+
+    Attributes:
+        title: One line above the table.
+        headers: Column names.
+        rows: Cells; None shows as an empty cell.
+    """
+
+    def __init__(self, title: str, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self.title = title
+        self.headers = tuple(headers)
+        self.rows = tuple(tuple(row) for row in rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        lines = [self.title, "  ".join(self.headers)]
+        lines += ["  ".join("" if cell is None else str(cell) for cell in row) for row in self.rows]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from kit.render import html_table
+
+        return f"<p><b>{escape(self.title)}</b></p>{html_table(self.rows, self.headers)}"
+
+
+class Note:
+    """A short text, with an optional list of next steps."""
+
+    def __init__(self, text: str, steps: Sequence[str] = ()) -> None:
+        self.text = text
+        self.steps = tuple(steps)
+
+    def __repr__(self) -> str:
+        return "\n".join([self.text, *(f"  → {step}" for step in self.steps)])
+
+    def _repr_html_(self) -> str:
+        steps = "".join(f"<li><code>{escape(step)}</code></li>" for step in self.steps)
+        return f"<p>{escape(self.text)}</p>" + (f"<ul>{steps}</ul>" if steps else "")
+
+
+class Sheet:
+    """Named texts side by side: one card as each channel shows it."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = dict(texts)
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"[{name}]\n{text}" for name, text in self.texts.items())
+
+    def _repr_html_(self) -> str:
+        columns = "".join(
+            "<div style='flex:1 1 20em;min-width:0'>"
+            f"<b>{escape(name)}</b>"
+            "<pre style='white-space:pre-wrap;border:1px solid #8884;border-radius:6px;"
+            f"padding:.8em'>{escape(text)}</pre></div>"
+            for name, text in self.texts.items()
+        )
+        return f"<div style='display:flex;flex-wrap:wrap;gap:1em'>{columns}</div>"
+
+
+def show_error(
+    shell: Any,
+    _kind: type[BaseException],
+    error: BaseException,
+    _traceback: Any,
+    tb_offset: int | None = None,
+) -> list[str]:
+    """Show a `KitError` as message and remedy; returned lines become the cell's recorded error."""
+    del shell, tb_offset
+    assert isinstance(error, KitError)
+    lines = [f"{type(error).__name__} [{error.code}]: {error}"]
+    if error.remedy:
+        lines.append(f"  → {error.remedy}")
+    write: Callable[[str], int] = sys.stderr.write
+    write("\n".join(lines) + "\n")
+    return lines
