@@ -12,12 +12,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from kit.errors import KitError
 from kit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kit.runner import ProgressEvent, RunOutcome
 
 __all__ = [
     "Session",
@@ -26,7 +29,9 @@ __all__ = [
     "json_option",
     "message",
     "progress_to_stderr",
+    "run_progress",
     "show_error",
+    "show_outcome",
     "table",
     "width",
 ]
@@ -86,6 +91,54 @@ def progress_to_stderr() -> Callable[[str], None]:
     return line
 
 
+def run_progress() -> Callable[[ProgressEvent], None]:
+    """Return a progress sink for runs: one line per finished cell, to stderr."""
+
+    def line(event: ProgressEvent) -> None:
+        if event.kind == "cell_done":
+            click.echo(
+                f"  [{event.n}/{event.of}] {event.title}  {event.seconds or 0:.1f} s", err=True
+            )
+        elif event.kind in {"warning", "stopping"}:
+            click.echo(f"  {event.message or event.title}", err=True)
+
+    return line
+
+
+def show_outcome(
+    head: dict[str, Any],
+    run: RunOutcome | None,
+    result: Any,
+    error: KitError | None,
+    *,
+    as_json: bool,
+    workspace: Workspace,
+) -> int:
+    """Show what became of a run; the card itself has gone to the console channel already."""
+    code = error.exit_code if error else 0
+    if as_json:
+        body = {**head, "exit_code": code, "result": result, "error": error and error.to_dict()}
+        if run is not None:
+            body["run_id"] = run.run_id
+            body["folder"] = run.folder and workspace.relative(run.folder)
+            body["card"] = run.card and run.card.to_dict()
+            body["receipts"] = [receipt.to_dict() for receipt in run.receipts]
+            body["warnings"] = list(run.warnings)
+        emit_json(body)
+        return code
+    if run is None:
+        click.echo(f"{head['status']}: {head['reason']}")
+        return code
+    for warning in run.warnings:
+        message(f"warning: {warning}")
+    sent = ", ".join(f"{receipt.channel}: {receipt.state}" for receipt in run.receipts)
+    message(f"{head['status']}: {run.run_id} ({sent or 'not delivered'})")
+    if error is not None:
+        return show_error(error, as_json=False, debug=False)
+    message(f"next: kit show {run.run_id}")
+    return code
+
+
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO | None = None
 ) -> None:
@@ -115,7 +168,9 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     elif isinstance(error, (KeyboardInterrupt, click.exceptions.Abort)):
         shown, code = _plain("interrupted", "stopped by you", "run the same command again"), 130
     elif isinstance(error, click.ClickException):
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        command = (
+            error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
+        )
         remedy = f"{command or 'kit'} --help"
         shown, code = _plain("usage", error.format_message(), remedy), _USAGE
     elif isinstance(error, BrokenPipeError):

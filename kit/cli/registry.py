@@ -89,7 +89,7 @@ def activate(session: output.Session, ref: str, why: str, who: str | None, as_js
         raise UsageError(
             "bundle.bad_version",
             f"{ref!r} names no version",
-            remedy=f"kit registry show {strategy_id} lists them; then name one: {strategy_id}@X.Y.Z",
+            remedy=f"kit registry show {strategy_id} lists them; name one: {strategy_id}@X.Y.Z",
         )
     strategy = bundle.activate(
         session.workspace(),

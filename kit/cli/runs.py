@@ -34,7 +34,11 @@ def runs(
         parse_date(trade_date)
     workspace = session.workspace()
     rows = list_runs(
-        workspace, trade_date=trade_date, kind=kind, subject=subject, limit=None if latest else limit
+        workspace,
+        trade_date=trade_date,
+        kind=kind,
+        subject=subject,
+        limit=None if latest else limit,
     )
     if latest:
         newest = {}

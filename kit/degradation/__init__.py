@@ -1,0 +1,21 @@
+"""Degradation: the vocabulary, a manifest's policy, and the report that travels with a result."""
+
+from __future__ import annotations
+
+from kit.degradation.policy import Policy, Rule, problems
+from kit.degradation.report import DegradationReport, Entry, ReportBuilder
+from kit.degradation.triggers import ABORT, ACTIONS, TRIGGERS, Trigger, failure_label
+
+__all__ = [
+    "ABORT",
+    "ACTIONS",
+    "TRIGGERS",
+    "DegradationReport",
+    "Entry",
+    "Policy",
+    "ReportBuilder",
+    "Rule",
+    "Trigger",
+    "failure_label",
+    "problems",
+]

@@ -9,7 +9,7 @@ from typing import Any
 
 from kit.errors import KitError
 
-__all__ = ["Note", "Rows", "Sheet", "show_error"]
+__all__ = ["Note", "Rows", "Sheet", "register", "show_error"]
 
 
 class Rows:
@@ -91,3 +91,55 @@ def show_error(
     write: Callable[[str], int] = sys.stderr.write
     write("\n".join(lines) + "\n")
     return lines
+
+
+def register(ipython: Any) -> None:
+    """Teach a notebook to show results whose rooms know nothing of notebooks.
+
+    By name, so that nothing is imported before it is used.
+    """
+    formatter = ipython.display_formatter.formatters["text/html"]
+    formatter.for_type_by_name("kit.bundle.freeze", "FrozenVersion", _frozen_html)
+    formatter.for_type_by_name("kit.jobs.screen", "ScreenOutcome", _outcome_html)
+    formatter.for_type_by_name("kit.jobs.slot", "SlotOutcome", _outcome_html)
+    formatter.for_type_by_name("kit.jobs.runs", "RunDetails", _details_html)
+
+
+def _frozen_html(frozen: Any) -> str:
+    parent = f" from {frozen.parent_version}" if frozen.parent_version else ""
+    checks = [
+        (check.name, "✔" if check.ok else "✘" if check.blocking else "!", check.detail)
+        for check in frozen.checks
+    ]
+    changes = [(change.level, change.area, change.text) for change in frozen.changes]
+    table = Rows(f"{frozen.ref}: {frozen.bump}{parent}", ("check", "", "found"), checks)
+    html = table._repr_html_()
+    if changes:
+        html += Rows("Changes", ("bump", "area", "change"), changes)._repr_html_()
+    return html
+
+
+def _outcome_html(outcome: Any) -> str:
+    if outcome.run is None:
+        return Note(f"{outcome.status}: {outcome.reason}")._repr_html_()
+    head = f"<p><b>{escape(outcome.status)}</b> {escape(outcome.run.run_id)}</p>"
+    receipts = ", ".join(f"{receipt.channel}: {receipt.state}" for receipt in outcome.run.receipts)
+    return f"{head}{_card_html(outcome.run.card)}<p>{escape(receipts)}</p>"
+
+
+def _details_html(details: Any) -> str:
+    head = f"<p><b>{escape(details.status)}</b> {escape(details.run_id)}</p>"
+    files = Rows("Files", ("file",), [(name,) for name in details.files])
+    report = details.degradation or {}
+    entries = [(e["code"], e["reason"], e["impact"]) for e in report.get("entries", [])]
+    degraded = Rows("Degradations", ("code", "reason", "impact"), entries) if entries else None
+    return (
+        f"{head}{_card_html(details.card)}"
+        f"{degraded._repr_html_() if degraded else ''}{files._repr_html_()}"
+    )
+
+
+def _card_html(card: Any) -> str:
+    from kit.card import render_card
+
+    return Sheet({"card": render_card(card, "plain")})._repr_html_() if card else ""

@@ -13,14 +13,14 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, nee
 
 from kit import lab
 from kit.errors import KitError, UsageError
-from kit.lab.display import show_error
+from kit.lab.display import register, show_error
 
 __all__ = ["KitMagics", "load"]
 
 
 @magics_class
-class KitMagics(Magics):  # type: ignore[misc]
-    """`%kit_draft`, `%%kit_file`, `%kit_lint`, `%kit_backtest`, `%kit_note`, `%kit_card`, `%kit_load`."""
+class KitMagics(Magics):
+    """The magics; each is documented where it is defined (`%kit_draft?`)."""
 
     @line_magic
     def kit_draft(self, line: str) -> Any:
@@ -70,3 +70,4 @@ def load(ipython: Any) -> None:
     """Register the magics and the short form of errors."""
     ipython.register_magics(KitMagics)
     ipython.set_custom_exc((KitError,), show_error)
+    register(ipython)

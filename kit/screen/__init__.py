@@ -1,0 +1,63 @@
+"""The daily screen as pure steps: data, sectors, rule, reasons, result, card."""
+
+from __future__ import annotations
+
+from kit.screen.cards import CardFacts, mode_of, screen_card, screen_title
+from kit.screen.data import Contract, ScreenData, ScreenUniverse, load_data, window_start
+from kit.screen.dates import TradeDate, due_date, latest_date, requested_date
+from kit.screen.picks import Candidate, Rejected, check_picks, cut, run_rule
+from kit.screen.reasons import (
+    check_reason,
+    confidence_of,
+    params_numbers,
+    reason_line,
+    render_template,
+    ungrounded,
+)
+from kit.screen.result import EMPTY_UNIVERSE, Explained, ScreenResult
+from kit.screen.steps import (
+    StepNote,
+    explanation_inputs,
+    filter_check,
+    filter_inputs,
+    read_sectors,
+    tell_failures,
+    tell_offline,
+)
+
+__all__ = [
+    "EMPTY_UNIVERSE",
+    "Candidate",
+    "CardFacts",
+    "Contract",
+    "Explained",
+    "Rejected",
+    "ScreenData",
+    "ScreenResult",
+    "ScreenUniverse",
+    "StepNote",
+    "TradeDate",
+    "check_picks",
+    "check_reason",
+    "confidence_of",
+    "cut",
+    "due_date",
+    "explanation_inputs",
+    "filter_check",
+    "filter_inputs",
+    "latest_date",
+    "load_data",
+    "mode_of",
+    "params_numbers",
+    "read_sectors",
+    "reason_line",
+    "render_template",
+    "requested_date",
+    "run_rule",
+    "screen_card",
+    "screen_title",
+    "tell_failures",
+    "tell_offline",
+    "ungrounded",
+    "window_start",
+]

@@ -14,7 +14,16 @@ from kit.cli import output
 from kit.cli.main import _COMMANDS, cli, run
 from kit.errors import CODES, BundleError
 
-HEAVY = ("litellm", "vectorbt", "papermill", "plotly", "pandas", "polars", "sqlalchemy", "jsonschema")
+HEAVY = (
+    "litellm",
+    "vectorbt",
+    "papermill",
+    "plotly",
+    "pandas",
+    "polars",
+    "sqlalchemy",
+    "jsonschema",
+)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -22,7 +31,9 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; from kit.cli.main import run; run(['--help']);"
         f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stderr.strip() == "[]"
 
 
@@ -31,7 +42,9 @@ def test_help_answers_in_half_a_second() -> None:
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "kit.cli.main", "--help"], capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "kit.cli.main", "--help"], capture_output=True, check=True
+        )
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.5, seconds
 
@@ -66,10 +79,9 @@ def test_errors_are_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_an_unexpected_error_is_one_line_unless_debug(capsys: pytest.CaptureFixture[str]) -> None:
     assert output.show_error(ZeroDivisionError("x"), as_json=False, debug=False) == 1
     assert "Traceback" not in capsys.readouterr().err
-    try:
+    with pytest.raises(ZeroDivisionError) as raised:
         raise ZeroDivisionError("x")
-    except ZeroDivisionError as error:
-        assert output.show_error(error, as_json=False, debug=True) == 1
+    assert output.show_error(raised.value, as_json=False, debug=True) == 1
     assert "Traceback" in capsys.readouterr().err
 
 

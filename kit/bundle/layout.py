@@ -1,0 +1,282 @@
+"""Names and places: ids, versions, references, required files, and a safe walk of a bundle."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from kit.errors import BundleError, UsageError
+
+__all__ = [
+    "CHANGELOG",
+    "CHECKSUMS",
+    "CONFIG",
+    "DRAFT",
+    "DRAFT_FILES",
+    "ENGINE",
+    "FROZEN_FILES",
+    "MANIFEST",
+    "NOTEBOOK",
+    "REASON_TEMPLATE",
+    "SKILL",
+    "Ref",
+    "Tree",
+    "Version",
+    "check_id",
+    "inside",
+    "label",
+    "parse_ref",
+    "staging_name",
+    "staging_of",
+    "version_of",
+    "walk",
+]
+
+DRAFT = "draft"
+SKILL = "SKILL.md"
+MANIFEST = "manifest.json"
+CONFIG = "config.json"
+ENGINE = "code/signal_engine.py"
+CHANGELOG = "CHANGELOG.md"
+CHECKSUMS = "checksums.txt"
+REASON_TEMPLATE = "reason_template.md"
+NOTEBOOK = "notebook.ipynb"
+
+DRAFT_FILES = (SKILL, MANIFEST, CONFIG, ENGINE)
+"""Files a draft must hold."""
+FROZEN_FILES = (*DRAFT_FILES, CHANGELOG, CHECKSUMS)
+"""Files a frozen version must hold."""
+
+_ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
+_ID_LENGTH = range(3, 42)
+_VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
+_STAGING = re.compile(r"\.(\d+\.\d+\.\d+)\.staging-(\d+)", re.ASCII)
+_JUNK_DIRS = {
+    "__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git",
+}  # fmt: skip
+_JUNK_FILES = {".DS_Store", "Thumbs.db"}
+_JUNK_SUFFIXES = {".pyc", ".pyo", ".tmp", ".swp"}
+
+Level = Literal["patch", "minor", "major"]
+
+
+@dataclass(frozen=True, order=True)
+class Version:
+    """A strict `MAJOR.MINOR.PATCH`: no leading zeros, no pre-release, no build part."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read a version.
+
+        Raises:
+            UsageError: `bundle.bad_version`.
+        """
+        match = _VERSION.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                "bundle.bad_version",
+                f"{text!r} is not a version",
+                remedy="write it as MAJOR.MINOR.PATCH, for example 0.3.1",
+            )
+        return cls(*(int(part) for part in match.groups()))
+
+    @classmethod
+    def read(cls, text: str) -> Version | None:
+        """Read a version, or return None when the text is none (a directory name, say)."""
+        match = _VERSION.fullmatch(text)
+        return cls(*(int(part) for part in match.groups())) if match else None
+
+    def bumped(self, level: Level) -> Version:
+        """Return the next version at that level."""
+        if level == "major":
+            return Version(self.major + 1, 0, 0)
+        if level == "minor":
+            return Version(self.major, self.minor + 1, 0)
+        return Version(self.major, self.minor, self.patch + 1)
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ref:
+    """A bundle as a person names it: `id`, `id@1.2.3` or `id@draft`.
+
+    Attributes:
+        id: Strategy id.
+        version: A version, `draft`, or None for the active version.
+    """
+
+    id: str
+    version: str | None = None
+
+    @property
+    def is_draft(self) -> bool:
+        """Whether the draft is meant."""
+        return self.version == DRAFT
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.version}" if self.version else self.id
+
+
+def check_id(text: str) -> str:
+    """Return `text` when it is a valid strategy id.
+
+    Raises:
+        UsageError: `bundle.bad_id`.
+    """
+    if _ID.fullmatch(text) and len(text) in _ID_LENGTH:
+        return text
+    raise UsageError(
+        "bundle.bad_id",
+        f"{text!r} is not a strategy id",
+        remedy="use 3 to 41 lower-case letters, digits and single hyphens, starting with a letter, "
+        "for example ma250-pullback",
+    )
+
+
+def parse_ref(text: str) -> Ref:
+    """Read `id`, `id@1.2.3` or `id@draft`.
+
+    Raises:
+        UsageError: `bundle.bad_id` or `bundle.bad_version`.
+    """
+    name, at, version = text.partition("@")
+    check_id(name)
+    if at and version != DRAFT:
+        Version.parse(version)
+    return Ref(id=name, version=version if at else None)
+
+
+def staging_name(version: Version, pid: int) -> str:
+    """Name the sibling folder in which process `pid` prepares `version`."""
+    return f".{version}.staging-{pid}"
+
+
+def staging_of(name: str) -> tuple[Version, int] | None:
+    """Read a staging folder's name back: version and process id, or None."""
+    match = _STAGING.fullmatch(name)
+    version = Version.read(match[1]) if match else None
+    return (version, int(match[2])) if match and version else None
+
+
+def version_of(root: Path) -> Version | None:
+    """Return the version a bundle directory (or its staging copy) is named after; None: a draft."""
+    staged = staging_of(root.name)
+    return staged[0] if staged else Version.read(root.name)
+
+
+def label(root: Path, relative: str = "") -> str:
+    """Name a place in a bundle for a message: `ma250-pullback/draft/manifest.json`."""
+    return PurePosixPath(root.parent.name, root.name, relative).as_posix()
+
+
+def inside(root: Path, relative: str) -> Path:
+    """Return the path of a bundle file that a bundle names, refusing any way out of the bundle.
+
+    Raises:
+        BundleError: `bundle.path_escape` for absolute paths, `..`, backslashes and symlinks.
+    """
+    parts = PurePosixPath(relative).parts
+    wrong = (
+        not parts
+        or relative.startswith(("/", "~"))
+        or ".." in parts
+        or any(char in relative for char in "\\\0\n")
+        or re.match(r"[A-Za-z]:", relative) is not None
+    )
+    path = root.joinpath(*parts) if not wrong else root
+    walked = root
+    for part in () if wrong else parts:
+        walked = walked / part
+        wrong = wrong or walked.is_symlink()
+    if wrong:
+        raise BundleError(
+            "bundle.path_escape",
+            f"{relative!r} is not a plain path inside the bundle",
+            where=label(root),
+            remedy="name files by their relative path, with forward slashes, "
+            "and put copies in place of links",
+        )
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """What stands under a bundle's root, by relative POSIX path, sorted.
+
+    Attributes:
+        files: Plain files.
+        symlinks: Symbolic links, of files or directories; they are never followed.
+        odd: Devices, sockets, pipes, and names no checksum line can carry.
+    """
+
+    files: tuple[str, ...]
+    symlinks: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
+
+
+def walk(root: Path, *, junk: bool = False) -> Tree:
+    """List a bundle without following links.
+
+    Args:
+        root: Directory of the bundle.
+        junk: Whether to list caches and editor droppings too (a frozen version must have none).
+
+    Raises:
+        BundleError: `bundle.not_found` when `root` is no directory, `bundle.symlink` when it is a
+            symbolic link.
+    """
+    if root.is_symlink():
+        raise BundleError(
+            "bundle.symlink",
+            "the bundle's directory is a symbolic link",
+            where=label(root),
+            remedy="put the directory itself there",
+        )
+    if not root.is_dir():
+        raise BundleError(
+            "bundle.not_found",
+            "there is no such bundle directory",
+            where=label(root),
+            remedy="see what there is: kit registry list",
+        )
+    found: dict[str, list[str]] = {"files": [], "symlinks": [], "odd": []}
+    _collect(root, "", junk, found)
+    return Tree(**{kind: tuple(sorted(names)) for kind, names in found.items()})
+
+
+def _collect(folder: Path, prefix: str, junk: bool, found: dict[str, list[str]]) -> None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            relative = f"{prefix}{entry.name}"
+            if not _plain_name(entry.name):
+                found["odd"].append(relative)
+            elif entry.is_symlink():
+                found["symlinks"].append(relative)
+            elif entry.is_dir(follow_symlinks=False):
+                if junk or entry.name not in _JUNK_DIRS:
+                    _collect(folder / entry.name, f"{relative}/", junk, found)
+            elif not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+                found["odd"].append(relative)
+            elif junk or not _is_junk(entry.name):
+                found["files"].append(relative)
+
+
+def _is_junk(name: str) -> bool:
+    return name in _JUNK_FILES or Path(name).suffix in _JUNK_SUFFIXES or name.endswith("~")
+
+
+def _plain_name(name: str) -> bool:
+    """Whether `sha256sum -c` reads the name back unchanged, on any machine."""
+    return (
+        "\\" not in name and name.isprintable() and not any(0xD800 <= ord(c) < 0xE000 for c in name)
+    )

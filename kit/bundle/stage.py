@@ -1,0 +1,266 @@
+"""Prepare a version beside its place: a clean copy of the draft, plus what freeze writes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from kit import files
+from kit.bundle import checksums
+from kit.bundle.conversation import FOLDER, conversation_files, slugify
+from kit.bundle.diff import Change
+from kit.bundle.draft import with_front_matter
+from kit.bundle.layout import (
+    CHANGELOG,
+    CHECKSUMS,
+    MANIFEST,
+    NOTEBOOK,
+    SKILL,
+    Version,
+    inside,
+    staging_name,
+    walk,
+)
+from kit.bundle.model import Bundle
+from kit.bundle.text import read_bundle_json, read_bundle_text
+from kit.errors import AlreadyDone
+
+__all__ = ["Plan", "clean_stale", "git_commit", "stage"]
+
+_LIBRARIES = (
+    "numpy",
+    "pandas",
+    "polars",
+    "numba",
+    "vectorbt",
+    "litellm",
+    "papermill",
+    "jsonschema",
+)
+_GIT_SECONDS = 5.0
+_UNRELEASED = re.compile(r"^## unreleased\s*$", re.IGNORECASE)
+_HEADER = "# Changelog\n"
+_LEFTOVERS = (
+    re.compile(r"\.\d+\.\d+\.\d+\.staging-(\d+)", re.ASCII),
+    re.compile(r"\.draft\.new-(\d+)", re.ASCII),
+    re.compile(r"\.(?:INDEX\.json|activations\.jsonl)\.(\d+)\.tmp", re.ASCII),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything decided about a version before it is prepared.
+
+    Attributes:
+        version: Its number.
+        parent: Directory of the parent version, or None for the first.
+        bump: Bump from the parent; `first` for the first version.
+        changes: Differences to the parent.
+        created_by: Person or program.
+        created_at: ISO 8601 with an offset.
+        slug: New slug of the newest conversation, or None to leave its name.
+        artifacts: Relative path -> bytes to put in, such as the re-executed notebook.
+    """
+
+    version: Version
+    parent: Path | None
+    bump: str
+    changes: tuple[Change, ...]
+    created_by: str
+    created_at: str
+    slug: str | None = None
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
+    """Write the complete version into a sibling staging folder.
+
+    Returns:
+        The folder, and the version's digest. On failure nothing is left.
+
+    Raises:
+        AlreadyDone: `freeze.busy` when this very process prepares that version already.
+        StorageError: The disk refused.
+        BundleError: The draft has links or unusable names.
+    """
+    staging = draft.root.with_name(staging_name(plan.version, os.getpid()))
+    if staging.exists():
+        raise AlreadyDone(
+            "freeze.busy",
+            f"{draft.id}@{plan.version} is being frozen by this process",
+            where=staging.name,
+            remedy="wait for it to end",
+        )
+    try:
+        _copy(draft.root, staging, plan)
+        _write_changelog(draft.root, staging, plan)
+        _write_schemas(staging, draft)
+        skill = read_bundle_text(staging, SKILL)
+        files.write_text(staging / SKILL, with_front_matter(skill, version=str(plan.version)))
+        files.write_json(staging / MANIFEST, _manifest(draft, staging, plan))
+        return staging, checksums.write(staging)
+    except BaseException:
+        files.remove_tree(staging)
+        raise
+
+
+def clean_stale(folder: Path) -> list[str]:
+    """Remove what dead processes left in a strategy's (or the workspace's) directory.
+
+    Returns:
+        The names of the staging folders and temporary files that are gone now.
+    """
+    removed = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        left = next((m for m in (p.fullmatch(path.name) for p in _LEFTOVERS) if m), None)
+        if left is None or _is_alive(int(left[1])):
+            continue
+        if path.is_dir():
+            files.remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+        removed.append(path.name)
+    return removed
+
+
+def _is_alive(pid: int) -> bool:
+    if pid == os.getpid():
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _copy(draft: Path, staging: Path, plan: Plan) -> None:
+    files.make_dir(staging)
+    generated = (CHECKSUMS, CHANGELOG)
+    renamed = _renamed_conversation(draft, plan.slug)
+    for path in walk(draft).files:
+        if path not in generated and not path.startswith("schemas/prompts/"):
+            target = staging / renamed.get(path, path)
+            files.make_dir(target.parent)
+            files.copy_file(draft / path, target)
+    for path, data in plan.artifacts.items():
+        target = inside(staging, path)
+        files.make_dir(target.parent)
+        files.write_bytes(target, data)
+
+
+def _renamed_conversation(draft: Path, slug: str | None) -> dict[str, str]:
+    """Return the newest conversation's path -> its path under the wanted slug."""
+    found = conversation_files(draft)
+    if slug is None or not found:
+        return {}
+    newest = found[-1].name
+    wanted = f"{newest[: len('2026-05-15')]}-{slugify(slug)}.jsonl"
+    if any(path.name == wanted for path in found):
+        return {}
+    return {f"{FOLDER}/{newest}": f"{FOLDER}/{wanted}"}
+
+
+def _write_changelog(draft: Path, staging: Path, plan: Plan) -> None:
+    day = plan.created_at[: len("2026-05-15")]
+    lines = [f"## {plan.version} - {day}", ""]
+    notes = _unreleased(read_bundle_text(draft, CHANGELOG)) if (draft / CHANGELOG).is_file() else ""
+    lines += [notes, ""] if notes else []
+    if plan.parent is None:
+        lines += ["First version.", ""]
+    else:
+        lines += [f"{plan.bump.capitalize()} change from {plan.parent.name}:", ""]
+        lines += [f"- {change.text}" for change in plan.changes] + [""]
+    past = _entries(plan.parent)
+    files.write_text(staging / CHANGELOG, f"{_HEADER}\n" + "\n".join(lines) + past)
+
+
+def _unreleased(text: str) -> str:
+    """Return what a draft's changelog says under `## Unreleased`."""
+    kept: list[str] = []
+    inside_it = False
+    for line in text.split("\n"):
+        if line.startswith("## "):
+            inside_it = _UNRELEASED.match(line) is not None
+        elif inside_it:
+            kept.append(line)
+    return "\n".join(kept).strip("\n")
+
+
+def _entries(parent: Path | None) -> str:
+    """Return the entries of the parent's changelog, without its title."""
+    if parent is None:
+        return ""
+    lines = read_bundle_text(parent, CHANGELOG).split("\n")
+    first = next((i for i, line in enumerate(lines) if line.startswith("## ")), len(lines))
+    past = "\n".join(lines[first:]).strip("\n")
+    return f"\n{past}\n" if past else ""
+
+
+def _write_schemas(staging: Path, draft: Bundle) -> None:
+    for name, prompt in draft.prompts.items():
+        target = staging / "schemas" / "prompts" / f"{name}.json"
+        files.make_dir(target.parent)
+        value = {"input": dict(prompt.input_schema), "output": dict(prompt.output_schema)}
+        files.write_json(target, value)
+
+
+def _manifest(draft: Bundle, staging: Path, plan: Plan) -> dict[str, Any]:
+    value = read_bundle_json(staging, MANIFEST)
+    extra = {k: v for k, v in value["provenance"].items() if k.startswith("x-")}
+    value["version"] = str(plan.version)
+    value["provenance"] = {
+        "created_by": plan.created_by,
+        "created_at": plan.created_at,
+        "parent_version": plan.parent.name if plan.parent else None,
+        "kit_version": metadata.version("kit"),
+        "git_commit": git_commit(draft.root),
+        "python": platform.python_version(),
+        "libraries": _libraries(_LIBRARIES),
+        "conversations": [path.stem for path in conversation_files(staging)],
+        "notebook": _notebook(staging),
+        **extra,
+    }
+    result: dict[str, Any] = value
+    return result
+
+
+def _libraries(names: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _notebook(staging: Path) -> dict[str, str] | None:
+    path = staging / NOTEBOOK
+    if not path.is_file():
+        return None
+    return {"path": NOTEBOOK, "sha256": files.sha256_file(path)}
+
+
+def git_commit(root: Path) -> str | None:
+    """Return the commit checked out around `root`, or None outside git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_GIT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    commit = done.stdout.strip()
+    return commit if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{7,64}", commit) else None

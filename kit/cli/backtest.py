@@ -1,0 +1,44 @@
+"""`kit backtest`."""
+
+from __future__ import annotations
+
+import click
+
+from kit.cli import output
+from kit.clock import SystemClock, parse_date
+
+
+@click.command(epilog="Example: kit backtest ma250-pullback@0.3.1 --start 2019-06-03")
+@click.argument("ref", metavar="ID[@VERSION|@draft]")
+@click.option("--start", help="First date, YYYY-MM-DD [default: the bundle's config].")
+@click.option("--end", help="Last date, YYYY-MM-DD [default: the bundle's config].")
+@click.option("--label", help="Name of the evidence folder [default: iter-N].")
+@output.json_option
+@click.pass_obj
+def backtest(
+    session: output.Session,
+    ref: str,
+    start: str | None,
+    end: str | None,
+    label: str | None,
+    as_json: bool,
+) -> None:
+    """Backtest a draft or a version."""
+    from kit.jobs.backtest import backtest as run
+
+    workspace = session.workspace()
+    result, evidence = run(
+        workspace,
+        ref,
+        start=None if start is None else parse_date(start),
+        end=None if end is None else parse_date(end),
+        label=label,
+        clock=SystemClock(),
+        progress=output.progress_to_stderr(),
+    )
+    if as_json:
+        output.emit_json({**result.to_dict(), "evidence": workspace.relative(evidence)})
+        return
+    click.echo(result.summary())
+    click.echo(f"report: {workspace.relative(evidence / 'report.html')}")
+    output.message(f"evidence: {workspace.relative(evidence)}")

@@ -1,0 +1,147 @@
+"""Freeze a draft: the bundle room's rules, with the checks that need backtest and runner."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kit import files
+from kit.backtest.evidence import Evidence, latest_evidence
+from kit.bundle import Bundle, CheckResult, FreezeChecks, FrozenVersion
+from kit.bundle.freeze import freeze
+from kit.clock import Clock
+from kit.errors import KitError
+from kit.runner import run_clean
+from kit.workspace import Workspace
+
+__all__ = ["freeze_draft"]
+
+_NOTEBOOK = "notebook.ipynb"
+_TIME_LIMIT_SEC = 300.0
+
+
+def freeze_draft(
+    workspace: Workspace,
+    strategy_id: str,
+    *,
+    clock: Clock,
+    bump: str = "auto",
+    first_version: str | None = None,
+    slug: str | None = None,
+    activate: bool = False,
+    progress: Callable[[str], None] = lambda _message: None,
+) -> FrozenVersion:
+    """Cut the next version of a strategy; see `kit.bundle.freeze.freeze` for arguments and errors.
+
+    Raises:
+        GuardError: `freeze.checks` when evidence is stale, the lookahead or warm-up guard did not
+            pass on this very code, or the authoring notebook does not re-execute clean.
+    """
+    checks = FreezeChecks(
+        evidence=_evidence,
+        lookahead=_lookahead,
+        warmup=_warmup,
+        notebook=lambda bundle: _notebook(bundle, clock),
+    )
+    return freeze(
+        workspace,
+        strategy_id,
+        checks=checks,
+        clock=clock,
+        bump=bump,
+        first_version=first_version,
+        slug=slug,
+        activate=activate,
+        progress=progress,
+    )
+
+
+def _fresh(bundle: Bundle) -> Evidence | None:
+    evidence = latest_evidence(bundle.root)
+    if evidence is None or evidence.stale_parts(bundle.fingerprints):
+        return None
+    return evidence
+
+
+def _evidence(bundle: Bundle) -> CheckResult:
+    evidence = latest_evidence(bundle.root)
+    mend = f"run kit backtest {bundle.id}@draft"
+    if evidence is None:
+        return CheckResult(name="evidence", ok=False, detail="there is no backtest", mend=mend)
+    stale = evidence.stale_parts(bundle.fingerprints)
+    name = evidence.folder.name
+    detail = f"{name} is stale: {', '.join(stale)} changed since" if stale else f"{name} is fresh"
+    return CheckResult(name="evidence", ok=not stale, detail=detail, mend=mend)
+
+
+def _guard(bundle: Bundle, name: str, said: Callable[[Any], str], mend: str) -> CheckResult:
+    evidence = _fresh(bundle)
+    if evidence is None:
+        return CheckResult(name=name, ok=False, detail="not run on this code", mend=mend)
+    verdict = evidence.engine["guards"][name]
+    return CheckResult(name=name, ok=verdict["ok"], detail=said(verdict), mend=mend)
+
+
+def _lookahead(bundle: Bundle) -> CheckResult:
+    def said(verdict: Any) -> str:
+        if verdict["ok"]:
+            return f"outputs unchanged on {len(verdict['checked_dates'])} truncations"
+        leak = verdict["findings"][0]
+        return f"{leak['output']} of {leak['symbol']} changes from {leak['first_bad_date']} on"
+
+    return _guard(bundle, "lookahead", said, "make the rule look at the past only, then backtest")
+
+
+def _warmup(bundle: Bundle) -> CheckResult:
+    def said(verdict: Any) -> str:
+        return f"{verdict['needed']} bars needed, {verdict['declared']} declared"
+
+    return _guard(
+        bundle, "warmup", said, "set data_contract.warmup_bars to what is needed, then backtest"
+    )
+
+
+def _notebook(bundle: Bundle, clock: Clock) -> CheckResult:
+    """Re-execute the authoring notebook in a copy of the draft, and keep the executed one."""
+    source = bundle.root / _NOTEBOOK
+    mend = "open it, restart and run all, and mend the cell that fails"
+    if not source.is_file():
+        return CheckResult(
+            name="notebook", ok=False, detail=f"there is no {_NOTEBOOK}", mend=f"write {_NOTEBOOK}"
+        )
+    with tempfile.TemporaryDirectory(prefix="kit-freeze-") as folder:
+        copy = Path(folder) / bundle.id / "draft"
+        shutil.copytree(bundle.root, copy)
+        try:
+            outcome = run_clean(
+                copy / _NOTEBOOK,
+                parameters={"bundle_dir": "."},
+                clock=clock,
+                time_limit_sec=_TIME_LIMIT_SEC,
+            )
+        except KitError as error:
+            return CheckResult(name="notebook", ok=False, detail=str(error), mend=mend)
+        if not outcome.ok:
+            cell = f" in “{outcome.failed_cell}”" if outcome.failed_cell else ""
+            detail = f"{outcome.error}{cell}"
+            return CheckResult(name="notebook", ok=False, detail=detail, mend=mend)
+        executed = _portable(copy / _NOTEBOOK)
+    return CheckResult(
+        name="notebook",
+        ok=True,
+        detail=f"re-executed clean in {outcome.seconds:.0f} s",
+        artifacts={_NOTEBOOK: executed},
+    )
+
+
+def _portable(path: Path) -> bytes:
+    """Return the executed notebook without what belongs to this machine and this minute."""
+    notebook = files.read_json(path)
+    notebook["metadata"].pop("papermill", None)
+    for cell in notebook["cells"]:
+        cell["metadata"].pop("papermill", None)
+        cell["metadata"].pop("execution", None)
+    return files.dump_json(notebook).encode("utf-8")

@@ -1,0 +1,688 @@
+"""The stages of a daily screen, as the notebook calls them: one method a cell.
+
+Each stage shows itself in its cell and leaves its evidence in the run folder. When a degradation
+aborts the run, the stages after it say so and do nothing, until the result and the card, which are
+always written. Nothing here sends: the runner does, once the notebook has ended.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from kit import __version__, files, screen
+from kit.bundle import Bundle, resolve
+from kit.card import Card, render_card
+from kit.clock import Clock, SystemClock, iso, parse_date, parse_instant
+from kit.degradation import ABORT, Policy, ReportBuilder
+from kit.errors import BundleError, DataError, KitError, RunError, StorageError
+from kit.jobs.view import View
+from kit.llm import (
+    CallLimits,
+    LiteLLM,
+    Mode,
+    Recorder,
+    StepResult,
+    StepSpec,
+    offline_cause,
+    run_each,
+    run_step,
+)
+from kit.market import BarSource, Calendar, MarketInfo, calendar, market_info, open_source
+from kit.screen import (
+    EMPTY_UNIVERSE,
+    Candidate,
+    CardFacts,
+    Explained,
+    ScreenData,
+    ScreenResult,
+    StepNote,
+)
+from kit.screen.dates import latest_date
+from kit.workspace import Workspace, environ
+
+__all__ = ["CARD_FILE", "DEGRADATION_FILE", "LLM_FILE", "PICKS_FILE", "ScreenRun"]
+
+PICKS_FILE = "picks.json"
+DEGRADATION_FILE = "degradation.json"
+CARD_FILE = "card.json"
+LLM_FILE = "llm.jsonl"
+
+EXPLANATION = "pick_explanation"
+_ZONES = {
+    "Asia/Shanghai": "北京时间",
+    "Asia/Hong_Kong": "香港时间",
+    "America/New_York": "美东时间",
+}
+_NEWS_KEYS = {"news", "news_summary", "news_window"}
+_NO_NEWS = "没有配置新闻源"
+
+
+def _stage(method: Callable[[ScreenRun], View]) -> Callable[[ScreenRun], View]:
+    """Make a stage that does nothing once the run was aborted, and that aborts on bundle code."""
+
+    @wraps(method)
+    def run(self: ScreenRun) -> View:
+        if self.aborted:
+            return View("已中止：本阶段不再执行", text="原因见结果中的降级报告")
+        try:
+            return method(self)
+        except BundleError as error:
+            self.report.add("screen_failed", error=error.message, where=error.where)
+            return View("策略代码出错", ("位置", "说明"), ((error.where, error.message),))
+        finally:
+            # What is known by now, for the card of a run that dies in a later stage.
+            self._keep_report()
+
+    return run
+
+
+@dataclass(kw_only=True)
+class ScreenRun:
+    """One screen while its notebook runs; call the stages in order.
+
+    Attributes:
+        workspace: Where bundles and configuration stand.
+        ref: The bundle as asked for: `id`, `id@version`, `id@draft`.
+        day: Trade date; None until the bundle says which one is the latest.
+        mode: `auto`, `live` or `offline`.
+        now: The instant the run speaks from, aware.
+        folder: Run folder.
+        run_id: The run.
+        card_id: Id of the card.
+        source_name: Which bar source to read.
+        limit: Most picks; None for the bundle's own.
+        timer: Where durations and deadlines come from.
+    """
+
+    workspace: Workspace
+    ref: str
+    day: date | None
+    mode: str
+    now: datetime
+    folder: Path
+    run_id: str
+    card_id: str
+    source_name: str
+    limit: int | None = None
+    timer: Clock = field(default_factory=SystemClock)
+
+    bundle: Bundle | None = field(default=None, init=False)
+    report: ReportBuilder = field(init=False)
+    data: ScreenData | None = field(default=None, init=False)
+    found: list[Candidate] = field(default_factory=list, init=False)
+    picks: list[Candidate] = field(default_factory=list, init=False)
+    explained: list[Explained] = field(default_factory=list, init=False)
+    notes: list[StepNote] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.report = ReportBuilder(Policy())
+        self._started = self.timer.monotonic()
+        self._llm_config = self.workspace.config("llm")
+        self._limits = CallLimits()
+        self._client: LiteLLM | None = None
+        self._recorder = Recorder.for_config(self.folder / LLM_FILE, self._llm_config)
+        self._source: BarSource | None = None
+        self._calendar: Calendar | None = None
+        self._market: MarketInfo | None = None
+        self._sectors: list[str] | None = None
+        self._optional_stopped = False
+        self._lock: dict[str, list[str]] = {
+            "env_checked": [],
+            "mcps_unchecked": [],
+            "dbs_unchecked": [],
+        }
+        self._news: dict[str, Any] = {"status": "not_needed", "count": 0}
+        self._result: ScreenResult | None = None
+        self._card: Card | None = None
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        bundle: str,
+        date: str = "",
+        mode: str = "auto",
+        now: str = "",
+        limit: int | None = None,
+        source: str = "sample",
+        run_folder: str = "",
+        run_id: str = "",
+        card_id: str = "",
+        workspace: Workspace | None = None,
+        timer: Clock | None = None,
+    ) -> ScreenRun:
+        """Open a screen.
+
+        Args:
+            bundle: `id` (the active version), `id@version` or `id@draft`.
+            date: Trade date `YYYY-MM-DD`; empty for the latest complete session.
+            mode: `auto`, `live` or `offline`.
+            now: The instant to speak from, ISO 8601 with offset; empty for the present.
+            limit: Most picks; None for the bundle's own.
+            source: Bar source.
+            run_folder: Where evidence goes; empty for a new temporary folder, as in a run by hand.
+            run_id: The run, given by the runner.
+            card_id: Id of the card, given by the runner.
+            workspace: The workspace; found from the environment or the current folder by default.
+            timer: Where durations come from.
+
+        Raises:
+            UsageError: A malformed date, instant or mode.
+            ConfigError: The workspace or `config/llm.json`.
+        """
+        found = workspace or Workspace.find()
+        clock = timer or SystemClock()
+        # A wrong mode is refused here, not in the middle of the flow.
+        offline_cause(mode, found.config("llm"))
+        return cls(
+            workspace=found,
+            ref=bundle,
+            day=parse_date(date) if date else None,
+            mode=mode,
+            now=parse_instant(now) if now else clock.now(),
+            folder=Path(run_folder) if run_folder else Path(tempfile.mkdtemp(prefix="kit-screen-")),
+            run_id=run_id or f"by-hand/screen-{bundle}",
+            card_id=card_id or "by-hand",
+            source_name=source,
+            limit=limit,
+            timer=clock,
+        )
+
+    @property
+    def aborted(self) -> bool:
+        """Whether a degradation ended the run before its time."""
+        return self.report.aborted
+
+    # Stages
+
+    def load_bundle(self) -> View:
+        """Open the bundle and verify every file of it.
+
+        Raises:
+            RegistryError: There is no such bundle; nothing can be said about it on a card.
+            BundleError: A draft that cannot be opened: its author wants to know where.
+        """
+        try:
+            bundle = resolve(self.workspace, self.ref)
+        except BundleError as error:
+            if self.ref.endswith("@draft"):
+                raise
+            self.report.add("bundle_tampered", files=_files_of(error), message=error.message)
+            self._keep_report()
+            return View("策略包校验未通过", ("文件", "说明"), ((error.where, error.message),))
+        self.bundle = bundle
+        self.report = ReportBuilder(bundle.policy)
+        self._limits = CallLimits(bundle.manifest.limits.production_max_llm_calls)
+        rows = [
+            ("策略", bundle.ref),
+            ("校验", "草稿，不校验" if bundle.is_draft else "全部文件与 checksums.txt 一致"),
+            ("摘要", bundle.digest[:16]),
+            *((name, value) for name, value in bundle.params.items()),
+            *(("降级规则被忽略", problem) for problem in bundle.policy.ignored),
+        ]
+        return View(f"策略包 {bundle.ref}", ("项", "内容"), tuple(rows))
+
+    @_stage
+    def check_lock(self) -> View:
+        """Check the environment variables the bundle requires; say what is not checked."""
+        lock = self._bundle().manifest.env_lock
+        missing = [name for name in lock.required_env if environ(name) is None]
+        self._lock = {
+            "env_checked": list(lock.required_env),
+            "mcps_unchecked": [mcp.name for mcp in lock.required_mcps],
+            "dbs_unchecked": list(lock.required_db),
+        }
+        if missing:
+            self.report.add(
+                "env_lock_failed", names=missing, remedy_hint=f"请设置环境变量 {'、'.join(missing)}"
+            )
+        rows = [
+            (f"环境变量 {name}", "缺失" if name in missing else "已配置")
+            for name in lock.required_env
+        ]
+        rows += [
+            (f"MCP {mcp.name}", f"未核对：行情直接读自 {self.source_name}，没有调用该服务")
+            for mcp in lock.required_mcps
+        ]
+        rows += [(f"数据库 {alias}", "未核对：本次没有连接") for alias in lock.required_db]
+        return View("环境锁", ("项", "状态"), tuple(rows))
+
+    @_stage
+    def load_data(self) -> View:
+        """Resolve the universe, open the bars, measure how fresh they are."""
+        contract = self._bundle().manifest.data_contract
+        try:
+            self._market = market_info(self.workspace, contract.market)
+            self._calendar = calendar(self.workspace, contract.market)
+            if self.day is None:
+                self.day = latest_date(self._calendar, contract.asof, self.now).day
+            self._source = open_source(self.workspace, self.source_name)
+            self.data = screen.load_data(self._source, contract, self.day, self._calendar)
+        except StorageError:
+            raise
+        except KitError as error:
+            self.report.add("data_unavailable", error=error.message, remedy=error.remedy)
+            return View("行情不可用", ("说明", "处理"), ((error.message, error.remedy),))
+        self._judge_data(self.data, self._calendar)
+        data, universe = self.data, self.data.universe
+        rows = [
+            ("交易日", data.day),
+            ("数据时点", f"{data.data_time:%Y-%m-%d %H:%M %Z}"),
+            ("延迟（分钟）", data.lag_minutes),
+            ("要求 / 取到 / 参与", f"{universe.asked} / {universe.got} / {universe.screened}"),
+            ("面板", data.panel),
+            *((f"剔除 {drop.symbol}", drop.reason) for drop in universe.dropped[:20]),
+        ]
+        return View(f"行情 {self._source.name}", ("项", "内容"), tuple(rows))
+
+    @_stage
+    def news(self) -> View:
+        """Collect the news between the previous close and now, where a step wants them."""
+        wanted = [
+            spec.name
+            for spec in self._specs(per_pick=False)
+            if _NEWS_KEYS & set(spec.input_schema.get("properties", {}))
+        ]
+        if not wanted:
+            return View("新闻", text="没有步骤需要新闻")
+        self._news = {"status": "not_fetched", "count": 0}
+        self.report.add("news_not_fetched", error=_NO_NEWS, steps=wanted)
+        return View(
+            "新闻", text=f"未获取：{_NO_NEWS}；以空文本继续，需要它的步骤：{'、'.join(wanted)}"
+        )
+
+    @_stage
+    def sector_filter(self) -> View:
+        """Run the steps that stand before the screen, and read the sectors they name."""
+        rows: list[tuple[Any, ...]] = []
+        for spec in self._specs(per_pick=False):
+            results = self._answers(spec, [self._filter_inputs(spec)], screen.filter_check)
+            if self.aborted:
+                break
+            value = results[0].value if results else None
+            if value is None:
+                rows.append((spec.name, self.notes[-1].note or "没有答案", ""))
+                continue
+            sectors, unknown = screen.read_sectors(value, self._known_sectors())
+            self._sectors = sectors or self._sectors
+            told = "、".join(sectors or ()) or "不过滤"
+            more = f"（股票池没有：{'、'.join(unknown)}）" if unknown else ""
+            rows.append((spec.name, told + more, str(value.get("rationale", ""))))
+        if not rows and not self.aborted:
+            return View("板块过滤", text="本策略没有这一步骤")
+        return View("板块过滤", ("步骤", "板块", "理由"), tuple(rows))
+
+    @_stage
+    def screen(self) -> View:
+        """Run the rule once, and check what it returns."""
+        bundle, data = self._bundle(), self._data()
+        if data.panel is None:
+            return View("筛选", text="没有标的可参与筛选")
+        returned = screen.run_rule(
+            bundle.engine(),
+            bundle.manifest.execution.screen_method,
+            _with_securities(data),
+            data.data_date,
+            self._sectors,
+            self._limit(),
+        )
+        names = {symbol: security.name for symbol, security in data.securities.items()}
+        self.found, rejected = screen.check_picks(returned, names)
+        by_field: dict[str, list[str]] = {}
+        for reject in rejected:
+            by_field.setdefault(reject.field, []).append(reject.symbol)
+        for name, symbols in by_field.items():
+            self.report.add(
+                "required_field_missing", count=len(symbols), symbols=symbols, field=name
+            )
+        rows: list[tuple[Any, ...]] = [
+            (pick.symbol, pick.name, pick.score, "、".join(pick.matched_rules))
+            for pick in self.found
+        ]
+        rows += [(reject.symbol, "不采用", None, reject.reason) for reject in rejected]
+        return View(f"筛选：返回 {len(returned)} 只", ("代码", "名称", "评分", "规则"), tuple(rows))
+
+    @_stage
+    def rank(self) -> View:
+        """Cut to the limit, in the rule's own order."""
+        limit = self._limit()
+        self.picks = screen.cut(self.found, limit)
+        if len(self.picks) < limit:
+            self.report.add("picks_count_below_target", actual=len(self.picks), target=limit)
+        rows = [(n, p.symbol, p.name, p.score) for n, p in enumerate(self.picks, start=1)]
+        return View(f"排序：取前 {limit} 只", ("序", "代码", "名称", "评分"), tuple(rows))
+
+    @_stage
+    def explain(self) -> View:
+        """Write the reason of each pick: the step's answer, or the template in its place."""
+        day = self._data().day.isoformat()
+        spec = next((s for s in self._specs(per_pick=True) if s.name == EXPLANATION), None)
+        spec = spec or next(iter(self._specs(per_pick=True)), None)
+        results: Sequence[StepResult] = ()
+        if spec is not None and self.picks:
+            inputs = [
+                screen.explanation_inputs(pick, day, self._sectors, {}) for pick in self.picks
+            ]
+            results = self._answers(spec, inputs, self._check_reason)
+        if self.aborted:
+            return View("说明", text="已中止")
+        answers: list[StepResult | None] = [*results] or [None] * len(self.picks)
+        self.explained = [
+            self._explained(pick, answer) for pick, answer in zip(self.picks, answers, strict=True)
+        ]
+        rows = [(e.pick.symbol, e.reason_mode, e.confidence, e.reason_text) for e in self.explained]
+        return View("说明", ("代码", "来源", "置信", "文字"), tuple(rows))
+
+    def result(self) -> View:
+        """Put the result together; writes `picks.json` and `degradation.json`, whatever happened.
+
+        Raises:
+            DataError: The result does not match its schema: a fault of the kit.
+        """
+        report = self.report.build()
+        picks = [] if report.aborted else self.explained
+        self._result = ScreenResult(
+            skill_id=self._skill_id(),
+            date=self._day(),
+            asof=self.data.data_time if self.data else None,
+            picks=picks,
+            universe=self.data.universe if self.data else EMPTY_UNIVERSE,
+            report=report,
+            provenance=self._provenance(),
+        )
+        value = self._result.to_dict()
+        files.write_json(self.folder / PICKS_FILE, value)
+        files.write_json(self.folder / DEGRADATION_FILE, value["degradation_report"])
+        rows = [(entry.code, entry.action, entry.reason, entry.impact) for entry in report.entries]
+        title = f"结果：{len(picks)} 只候选，降级 {len(report.entries)} 项"
+        return View(title, ("码", "处理", "原因", "影响"), tuple(rows))
+
+    def card(self) -> View:
+        """Write the card; `card.json`.
+
+        Raises:
+            RunError: `screen.no_result` when `result` did not run.
+        """
+        if self._result is None:
+            raise _out_of_order("result")
+        synthetic = bool(self.data and self.data.panel and self.data.panel.synthetic)
+        self._card = screen.screen_card(
+            self._result,
+            CardFacts(
+                card_id=self.card_id,
+                run_id=self.run_id,
+                ref=self._skill_id(),
+                day=self._day(),
+                next_session=self._next_session(),
+                source=self._source.name if self._source else "",
+                synthetic=synthetic,
+                currency=self._market.currency if self._market else "CNY",
+                prices=self.data.prices if self.data else {},
+                restated=self.data.restated if self.data else frozenset(),
+                steps=self.notes,
+                lock_note=self._lock_note(),
+                today=self.now.date(),
+                settings=frozenset(self.bundle.params) if self.bundle else frozenset(),
+                market_zone=_ZONES.get(self._market.timezone, self._market.timezone)
+                if self._market
+                else "北京时间",
+            ),
+        )
+        files.write_json(self.folder / CARD_FILE, self._card.to_dict())
+        return View("卡片", text=render_card(self._card, "plain"))
+
+    def finish(self) -> bool:
+        """Say that the flow reached its end with everything written.
+
+        Raises:
+            RunError: `screen.no_result` when the card was not made.
+        """
+        if self._card is None:
+            raise _out_of_order("card")
+        return True
+
+    # Steps
+
+    def _answers(
+        self, spec: StepSpec, inputs: list[dict[str, Any]], check: Any
+    ) -> list[StepResult]:
+        """Run a step as the policy allows; an empty list when it does not run at all."""
+        cause = offline_cause(self.mode, self._llm_config, model=spec.model)
+        stopped = self._stopped(spec, cause)
+        if stopped:
+            self._note(spec, None, [], len(inputs), stopped)
+            return []
+        mode = Mode.OFFLINE if cause else Mode.LIVE
+        around: dict[str, Any] = {
+            "mode": mode,
+            "llm": self._model() if mode == Mode.LIVE else None,
+            "recorder": self._recorder,
+            "limits": self._limits,
+            "check": check,
+            "deadline": self._deadline(),
+            "clock": self.timer,
+        }
+        if spec.invocation_mode == "single":
+            results = [run_step(spec, each, **around) for each in inputs]
+        else:
+            results = run_each(spec, inputs, **around)
+        runtime = self._bundle().manifest.limits.production_runtime_sec
+        actions = screen.tell_failures(self.report, spec.name, results, runtime)
+        self._optional_stopped = self._optional_stopped or "stop_optional_steps" in actions
+        self._note(spec, mode, results, len(inputs), "")
+        return results
+
+    def _stopped(self, spec: StepSpec, cause: str | None) -> str:
+        """Say why a step does not run, in Chinese; empty when it does."""
+        if self._optional_stopped:
+            return "可选步骤已停止"
+        if cause is None:
+            return ""
+        action = screen.tell_offline(self.report, spec, cause)
+        if action == "use_offline_equivalent":
+            return ""
+        return "按降级规则中止" if action == ABORT else "按降级规则不用离线等价"
+
+    def _note(
+        self,
+        spec: StepSpec,
+        mode: Mode | None,
+        results: Sequence[StepResult],
+        total: int,
+        note: str,
+    ) -> None:
+        self.notes.append(
+            StepNote(
+                step=spec.name,
+                mode=mode,
+                quality="model" if mode == Mode.LIVE else spec.quality,
+                model=spec.model,
+                ok=sum(result.ok for result in results),
+                total=total,
+                calls=sum(result.calls for result in results),
+                note=note,
+            )
+        )
+
+    def _model(self) -> LiteLLM:
+        if self._client is None:
+            self._client = LiteLLM(self._llm_config)
+        return self._client
+
+    def _deadline(self) -> float:
+        return self._started + self._bundle().manifest.limits.production_runtime_sec
+
+    def _specs(self, *, per_pick: bool) -> list[StepSpec]:
+        bundle = self._bundle()
+        steps = bundle.manifest.llm_steps.values()
+        return [bundle.step(step.name) for step in steps if step.per_pick == per_pick]
+
+    def _filter_inputs(self, spec: StepSpec) -> dict[str, Any]:
+        data = self._data()
+        facts: dict[str, Any] = {
+            "today": data.day.isoformat(),
+            "market": data.panel.market if data.panel else "",
+            "news_summary": "",
+            "news_window": {},
+            # Names the markets that the news may speak of; without news there is none.
+            "reference_markets": [],
+            "known_sectors": self._known_sectors(),
+        }
+        return screen.filter_inputs(spec, facts)
+
+    def _known_sectors(self) -> list[str]:
+        return sorted({s.industry for s in self._data().securities.values() if s.industry})
+
+    def _check_reason(self, inputs: Any, value: Any) -> str | None:
+        symbol = inputs["pick"]["symbol"]
+        pick = next(pick for pick in self.picks if pick.symbol == symbol)
+        day = self._data().day.isoformat()
+        return screen.check_reason(value.get("reason_text"), pick, self._facts(symbol), day)
+
+    def _facts(self, symbol: str) -> list[float]:
+        """Return the numbers a reason may quote beside the pick's own fields."""
+        price = self._data().prices.get(symbol)
+        numbers = screen.params_numbers(self._bundle().params)
+        return numbers if price is None else [price, *numbers]
+
+    def _explained(self, pick: Candidate, answer: StepResult | None) -> Explained:
+        if answer is not None and answer.value is not None:
+            return Explained(
+                pick=pick,
+                reason_text=screen.reason_line(answer.value["reason_text"]),
+                confidence=screen.confidence_of(answer.value),
+                reason_mode=str(answer.mode),
+            )
+        data = self._data()
+        text = screen.render_template(
+            self._bundle().reason_template, pick, data.prices.get(pick.symbol), data.day.isoformat()
+        )
+        return Explained(pick=pick, reason_text=text, confidence=None, reason_mode="template")
+
+    # Facts
+
+    def _keep_report(self) -> None:
+        files.write_json(self.folder / DEGRADATION_FILE, self.report.build().to_dict())
+
+    def _judge_data(self, data: ScreenData, days: Calendar) -> None:
+        """Add to the report what the data stage found, in the order of the flow."""
+        if days.is_session(data.day) is None:
+            self.report.add("calendar_unknown", date=data.day, known_until=days.known_until)
+        allowed = self.report.policy.rule("data_freshness_violation").params.get("max_lag_minutes")
+        # A policy that names no tolerance tolerates nothing.
+        if data.lag_minutes > (allowed or 0):
+            self.report.add(
+                "data_freshness_violation",
+                lag_minutes=data.lag_minutes,
+                max_lag_minutes=allowed or 0,
+                data_time=f"{data.data_time:%Y-%m-%d %H:%M}",
+                expected_time=f"{data.expected_time:%Y-%m-%d %H:%M}",
+            )
+        for name, symbols in data.missing.items():
+            self.report.add(
+                "required_field_missing", count=len(symbols), symbols=symbols, field=name
+            )
+        if data.panel is None:
+            self.report.add("data_unavailable", error=_nobody(data))
+
+    def _provenance(self) -> dict[str, Any]:
+        data, bundle = self.data, self.bundle
+        following = self._next_session()
+        panel = data.panel if data else None
+        return {
+            "run_id": self.run_id,
+            "kit_version": __version__,
+            "run_at": iso(self.now),
+            "bundle": {"ref": bundle.ref, "digest": bundle.digest} if bundle else None,
+            "data": {
+                "source": self._source.name,
+                "synthetic": self._source.synthetic,
+                "adjustment": bundle.manifest.data_contract.adjustment,
+                "fingerprint": panel.fingerprint if panel is not None else None,
+                "note": data.universe.note,
+            }
+            if data is not None and bundle is not None and self._source is not None
+            else None,
+            "next_session": following.isoformat() if following else None,
+            "mode": screen.mode_of(self.notes),
+            "steps": [note.to_dict() for note in self.notes],
+            "sector_filter": self._sectors,
+            "news": dict(self._news),
+            "env_lock": dict(self._lock),
+        }
+
+    def _next_session(self) -> date | None:
+        if self._calendar is None:
+            return None
+        try:
+            return self._calendar.next(self._day())
+        except DataError:
+            return None
+
+    def _lock_note(self) -> str:
+        unchecked = [*self._lock["mcps_unchecked"], *self._lock["dbs_unchecked"]]
+        return f"环境锁未核对 {'、'.join(unchecked)}" if unchecked else ""
+
+    def _limit(self) -> int:
+        own = self._bundle().config["_kit"].get("limit")
+        if self.limit is None and own is None:
+            raise BundleError(
+                "screen.no_limit",
+                "the bundle does not say how many picks it wants",
+                where="config.json: _kit.limit",
+                remedy="set it, or pass --limit",
+            )
+        return int(self.limit if self.limit is not None else own)
+
+    def _skill_id(self) -> str:
+        if self.bundle is not None:
+            return self.bundle.ref
+        # What is asked for is pinned by the job; only by hand the version may be left open.
+        return self.ref if "@" in self.ref else f"{self.ref}@0.0.0"
+
+    def _day(self) -> date:
+        return self.day or self.now.date()
+
+    def _bundle(self) -> Bundle:
+        if self.bundle is None:
+            raise _out_of_order("load_bundle")
+        return self.bundle
+
+    def _data(self) -> ScreenData:
+        if self.data is None:
+            raise _out_of_order("load_data")
+        return self.data
+
+
+def _with_securities(data: ScreenData) -> Any:
+    """Return the panel with names and industries at hand, for rules that look at sectors."""
+    panel: Any = data.panel
+    panel.securities = dict(data.securities)
+    return panel
+
+
+def _nobody(data: ScreenData) -> str:
+    universe = data.universe
+    return (
+        f"要求 {universe.asked} 只，取到 {universe.got} 只，没有一只可参与筛选"
+        f"（最近一根 {data.data_date}）"
+    )
+
+
+def _files_of(error: BundleError) -> list[str]:
+    differences = error.details.get("differences", ())
+    return [difference["path"] for difference in differences] or [error.where or error.message]
+
+
+def _out_of_order(stage: str) -> RunError:
+    return RunError(
+        "screen.out_of_order",
+        f"the stage {stage!r} has not run",
+        remedy="run the notebook from the top",
+    )

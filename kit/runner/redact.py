@@ -1,0 +1,77 @@
+"""Keep secrets out of notebooks, logs and records.
+
+Two nets: the values of environment variables whose names sound like secrets, and texts that look
+like keys wherever they come from. A kernel never gets the variables that only delivery needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kit.state.process import environment
+
+__all__ = ["MASK", "Redactor", "is_secret_name"]
+
+MASK = "«redacted»"
+
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|WEBHOOK|CREDENTIALS?|DSN)(?:_|$)|_PWD$"
+)
+# A shorter value would black out ordinary words.
+_MIN_SECRET = 8
+_LOOKS_SECRET = re.compile(
+    r"""
+    (?<![A-Za-z0-9])(?:                  # not \b: a Chinese character counts as a letter there
+        sk-[A-Za-z0-9_-]{16,}                                   # provider keys
+        | (?:gh[pousr]|xox[abprs])[_-][A-Za-z0-9-]{16,}         # repository and chat tokens
+        | AKIA[0-9A-Z]{16}
+    )
+    | (?<=[Bb]earer[ ])[A-Za-z0-9._~+/=-]{12,}
+    | (?<=[?&]key=)[A-Za-z0-9-]{12,}                            # chat webhooks
+    | (?<=[?&]access_token=)[A-Za-z0-9-]{12,}
+    | (?<=://)[^/\s:@]+:[^/\s@]+(?=@)                           # user:password in a URL
+    """,
+    re.VERBOSE,
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether a variable of that name holds a secret."""
+    return _SECRET_NAME.search(name.upper()) is not None
+
+
+class Redactor:
+    """Replaces secrets in text.
+
+    Args:
+        variables: The environment to take secret values from; the process's own by default.
+    """
+
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+        source = environment() if variables is None else variables
+        values = {
+            value
+            for name, value in source.items()
+            if is_secret_name(name) and len(value) >= _MIN_SECRET and not value.startswith("/")
+        }
+        # Longest first: one secret may begin with another.
+        ordered = sorted(values, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def text(self, text: str) -> str:
+        """Return `text` with every secret masked."""
+        if self._values is not None:
+            text = self._values.sub(MASK, text)
+        return _LOOKS_SECRET.sub(MASK, text)
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON-like value with every string in it masked."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.value(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        return value

@@ -1,0 +1,299 @@
+"""The screen card: golden text, abort, and what a hostile name can do to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from kit import schemas
+from kit.card import Card, render_card
+from kit.degradation import Policy, ReportBuilder
+from kit.errors import DataError
+from kit.llm import Mode
+from kit.market import Dropped
+from kit.screen import (
+    Candidate,
+    CardFacts,
+    Explained,
+    ScreenResult,
+    ScreenUniverse,
+    StepNote,
+    mode_of,
+    screen_card,
+    screen_title,
+)
+
+DAY = date(2024, 9, 19)
+SHANGHAI = ZoneInfo("Asia/Shanghai")
+
+
+def step(name: str, mode: Mode | None = Mode.OFFLINE, **changes: Any) -> StepNote:
+    values: dict[str, Any] = {
+        "step": name,
+        "mode": mode,
+        "quality": "approximate",
+        "model": "deepseek/deepseek-v3.2",
+        "ok": 1,
+        "total": 1,
+    }
+    return StepNote(**{**values, **changes})
+
+
+def pick(symbol: str = "600000.SH", name: str = "浦发银行", **changes: Any) -> Explained:
+    candidate = Candidate(
+        symbol=symbol,
+        name=name,
+        score=0.012345,
+        fields={"close": 10.02, "ma250": 9.9, "distance_pct": 1.21, "gap_pct": -0.5, "kind": "x"},
+        matched_rules=("near",),
+    )
+    values: dict[str, Any] = {
+        "pick": candidate,
+        "reason_text": "收盘略高于年线。",
+        "confidence": "medium",
+        "reason_mode": "offline",
+    }
+    return Explained(**{**values, **changes})
+
+
+UNIVERSE = ScreenUniverse(
+    asked=10,
+    got=3,
+    screened=2,
+    dropped=(
+        *(Dropped(symbol=f"60100{i}.SH", name="", reason="没有行情") for i in range(7)),
+        Dropped(symbol="000151.SZ", name="中成股份", reason="历史不足"),
+    ),
+)
+
+
+def result(report: ReportBuilder | None = None, **changes: Any) -> ScreenResult:
+    values: dict[str, Any] = {
+        "skill_id": "ma250-pullback@0.3.1",
+        "date": DAY,
+        "asof": datetime(2024, 9, 19, 15, 0, tzinfo=SHANGHAI),
+        "picks": (pick(), pick("000001.SZ", "平安银行", reason_mode="template", confidence=None)),
+        "universe": UNIVERSE,
+        "report": (report or ReportBuilder(Policy())).build(),
+        "provenance": provenance(),
+    }
+    return ScreenResult(**{**values, **changes})
+
+
+def provenance() -> dict[str, Any]:
+    return {
+        "run_id": "2024-09-19/screen-ma250-pullback@0.3.1/1",
+        "kit_version": "0.1.0",
+        "run_at": "2024-09-19T08:40:00+00:00",
+        "bundle": None,
+        "data": None,
+        "next_session": "2024-09-20",
+        "mode": "offline",
+        "steps": [step("event_sector_filter").to_dict()],
+        "sector_filter": None,
+        "news": {"status": "not_fetched", "count": 0},
+        "env_lock": {"env_checked": [], "mcps_unchecked": [], "dbs_unchecked": []},
+    }
+
+
+FACTS = CardFacts(
+    card_id="a1b2c3d4",
+    run_id="2024-09-19/screen-ma250-pullback@0.3.1/1",
+    ref="ma250-pullback@0.3.1",
+    day=DAY,
+    next_session=date(2024, 9, 20),
+    source="sample",
+    prices={"600000.SH": 10.02, "000001.SZ": 9.8},
+    restated=frozenset({"000001.SZ"}),
+    steps=(step("event_sector_filter"), step("pick_explanation", ok=1, total=2)),
+    today=DAY,
+)
+
+GOLDEN = """\
+ma250-pullback@0.3.1 9月19日(周四)
+
+2 只候选
+
+⛔ 降级 1 项
+D-031 本次命中 2 只，少于目标 7 只（策略未写此规则，按默认处理）
+　↳ 命中偏少，不要为凑数放宽条件；仓位按实际只数分配
+
+1. 600000 浦发银行 10.02 元 评分 0.0123
+　年线 9.9 · 距年线 1.21% · gap -0.5%
+　说明（离线规则·置信中）：收盘略高于年线。
+
+2. 000001 平安银行 9.80 元（前复权价） 评分 0.0123
+　收盘 10.02 · 年线 9.9 · 距年线 1.21% · gap -0.5%
+　说明（模板）：收盘略高于年线。
+
+股票池：要求 10 只，取到 3 只，参与筛选 2 只，剔除 8 只
+　剔除 7 只：没有行情
+　剔除 1 只：历史不足
+
+模型步骤 event_sector_filter：离线等价，质量 近似（approximate）
+模型步骤 pick_explanation：离线等价，质量 近似（approximate），成功 1/2
+
+数据时点 2024-09-19 15:00 收盘 · 供 9月20日(周五) 开盘参考（北京时间）
+研究输出，不是下单指令
+
+运行 2024-09-19/screen-ma250-pullback@0.3.1/1 · 数据 sample · 模式 离线 · 卡片 a1b2c3d4"""
+
+
+def test_golden() -> None:
+    report = ReportBuilder(Policy())
+    report.add("picks_count_below_target", actual=2, target=7)
+    card = screen_card(result(report), FACTS)
+    assert render_card(card, "plain") == GOLDEN
+    assert render_card(card, "wecom").replace("**", "") == GOLDEN
+    assert schemas.validate("card", card.to_dict()) == []
+    assert card.meta["picks"] == ["600000.SH", "000001.SZ"]
+    assert card.meta["degradation_codes"] == ["D-031"]
+
+
+def test_an_abort_is_loud_and_says_what_to_do() -> None:
+    report = ReportBuilder(Policy())
+    report.add("bundle_tampered", files=["code/signal_engine.py"])
+    card = screen_card(
+        result(report, picks=(), asof=None, universe=replace(UNIVERSE, asked=0)),
+        replace(FACTS, steps=(), source="", next_session=None),
+    )
+    text = render_card(card, "plain")
+    assert "🔴 今日无可推送候选" in text
+    assert "请勿理解为「没有机会」" in text
+    assert "D-051 策略包与校验和不符：code/signal_engine.py" in text
+    assert "请勿沿用上一日名单" in text
+    assert "股票池" not in text
+    assert "数据 未读取" in text
+    assert "下一交易日（日历未知）" in text
+    conclusion, degradation = card.block("conclusion"), card.block("degradation")
+    assert conclusion is not None
+    assert degradation is not None
+    assert (conclusion.emphasis, degradation.emphasis) == ("high", "high")
+    assert "**🔴 今日无可推送候选**" in render_card(card, "wecom")
+    assert card.mode == "none"
+    assert card.meta["aborted"] is True
+
+
+def test_finding_nothing_is_not_a_failure() -> None:
+    text = render_card(screen_card(result(picks=()), FACTS), "plain")
+    assert "\n今日无可推送候选\n规则正常跑完，没有标的命中；这不是故障\n" in text
+    assert "🔴" not in text
+    assert "⛔" not in text
+
+
+def test_synthetic_data_and_unchecked_locks_are_marked() -> None:
+    facts = replace(FACTS, synthetic=True, lock_note="环境锁未核对 trading-data-cn")
+    text = render_card(screen_card(result(), facts), "plain")
+    assert text.endswith("模式 离线 · 环境锁未核对 trading-data-cn · 合成数据 · 卡片 a1b2c3d4")
+
+
+def test_drafts_and_other_years_show_in_the_title() -> None:
+    assert screen_title("x@draft", DAY, DAY) == "【草稿】x@draft 9月19日(周四)"
+    assert screen_title("x@1.0.0", DAY, date(2026, 1, 2)) == "x@1.0.0 2024年9月19日(周四)"
+
+
+@pytest.mark.parametrize(
+    ("modes", "expected"),
+    [
+        ((), "none"),
+        ((None,), "none"),
+        ((Mode.LIVE, None), "live"),
+        ((Mode.OFFLINE, Mode.OFFLINE), "offline"),
+        ((Mode.LIVE, Mode.OFFLINE), "mixed"),
+    ],
+)
+def test_mode(modes: tuple[Mode | None, ...], expected: str) -> None:
+    assert mode_of([step("s", mode) for mode in modes]) == expected
+
+
+def test_step_lines() -> None:
+    facts = replace(
+        FACTS,
+        steps=(
+            step("a", Mode.LIVE, quality="model", ok=3, total=3),
+            step("b", None, note="可选步骤已停止", ok=0, total=2),
+            step("c", None),
+        ),
+    )
+    block = screen_card(result(), facts).block("steps")
+    assert block is not None
+    assert block.lines == (
+        "模型步骤 a：在线 deepseek/deepseek-v3.2，成功 3/3",
+        "模型步骤 b：未运行（可选步骤已停止）",
+        "模型步骤 c：未运行",
+    )
+
+
+def test_no_word_for_no_number_reaches_a_card() -> None:
+    hostile = pick(reason_text="nan 与 inf、NaN", name="𠮷野家🚀\u202e*ST<@all>")
+    card = screen_card(result(picks=(hostile,)), FACTS)
+    lines = [line for block in card.blocks for line in block.lines]
+    assert not any("nan" in line.lower() or "inf" in line for line in lines)
+    text = render_card(card, "wecom")
+    assert "𠮷野家🚀＊ST＜@all>" in text
+    assert "\u202e" not in text
+
+
+def test_a_missing_price_is_said() -> None:
+    text = render_card(screen_card(result(), replace(FACTS, prices={})), "plain")
+    assert "浦发银行 价格未知 评分" in text
+
+
+def test_other_currencies_and_thousandths() -> None:
+    facts = replace(FACTS, currency="USD", prices={"600000.SH": 1.005, "000001.SZ": 1234.5})
+    text = render_card(screen_card(result(), facts), "plain")
+    assert "1.005 美元" in text
+    assert "1234.50 美元" in text
+
+
+def test_two_hundred_picks_stay_within_wecoms_limit() -> None:
+    many = tuple(pick(reason_text="理由" * 60) for _ in range(200))
+    card = screen_card(result(picks=many), FACTS)
+    text = render_card(card, "wecom")
+    assert len(text.encode()) <= 4096
+    assert "…其余 " in text
+    # What tells how far to trust the list outlives the list.
+    assert "股票池：要求 10 只" in text
+    assert "模型步骤 pick_explanation" in text
+    assert text.endswith("卡片 a1b2c3d4")
+
+
+def test_the_result_is_checked_before_it_is_written() -> None:
+    value = result().to_dict()
+    assert list(value) == [
+        "skill_id",
+        "date",
+        "asof",
+        "picks",
+        "universe",
+        "degradation_report",
+        "provenance",
+    ]
+    assert list(value["picks"][0]) == [
+        "symbol",
+        "name",
+        "score",
+        "fields",
+        "matched_rules",
+        "reason_text",
+        "confidence",
+        "reason_mode",
+    ]
+    assert value["asof"] == "2024-09-19T15:00:00+08:00"
+    for wrong in (
+        {"skill_id": "no version"},
+        {"picks": (pick(reason_text=" "),)},
+        {"picks": (pick(confidence="sure"),)},
+        {"provenance": {}},
+    ):
+        with pytest.raises(DataError):
+            result(**wrong).to_dict()
+
+
+def test_a_card_survives_its_json_form() -> None:
+    card = screen_card(result(), FACTS)
+    assert Card.from_dict(card.to_dict()) == card
