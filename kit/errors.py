@@ -274,7 +274,7 @@ CODES: dict[str, str] = {
     "slot.no_reference": "There is no reference entry of that name in a slot's context.",
     "slot.not_a_slot": "A market is open, but no slot is scheduled in that half hour.",
     "slot.order": "A stage of a slot was called before the one it builds on.",
-    "slot.prompt": "The intraday prompt does not declare the judgement's offline equivalent.",
+    "slot.prompt": "The intraday prompt is missing, or declares no offline equivalent.",
     "slot.stale_context": "A slot's context was asked for under the id of another generation.",
     # runner and delivery
     "delivery.failed": "No channel took the card of a run.",
@@ -313,4 +313,11 @@ CODES: dict[str, str] = {
     "screen.draft_scheduled": "A draft was asked to run unattended.",
     "screen.aborted": "A degradation ended a screen without picks.",
     "lock.env_missing": "An environment variable that a bundle requires is not set.",
+    "render.needs_lab": "Interactive figures need the lab extra, which is not installed.",
+    "metrics.bad_equity": "An equity curve is not a finite number per ascending moment.",
+    "metrics.bad_trades": "A table of trades lacks a column.",
+    "metrics.unnamed_benchmark": "A benchmark has no name to report it under.",
+    "lookahead.engine_failed": "Signal code raised an error while it was being checked.",
+    "lookahead.bad_dates": "No date to check lies inside the panel.",
+    "warmup.too_short": "A panel is too short to measure how much history is needed.",
 }

@@ -1,0 +1,1 @@
+"""Whole jobs: the only place that wires rooms together."""

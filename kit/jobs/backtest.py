@@ -12,6 +12,7 @@ from kit.backtest import BacktestResult, run_backtest
 from kit.backtest.evidence import write_evidence
 from kit.backtest.facts import Facts, StepQuality
 from kit.backtest.lookahead import check_lookahead
+from kit.backtest.settings import Settings
 from kit.backtest.warmup import needed_history
 from kit.bundle import Bundle, resolve
 from kit.clock import Clock, iso, parse_date
@@ -71,18 +72,17 @@ def backtest(
     first, last = _range(bundle, start, end)
     bars = open_source(workspace, source)
     panel, universe = _panel(bundle, bars, first, last)
-    benchmark, benchmark_name = _benchmark(workspace, bundle, bars, first, last)
     progress("simulate")
+    manifest, config = bundle.manifest, bundle.config
+    evaluation = config.get("evaluation_start_date")
     result = run_backtest(
         bundle.engine(),
         panel,
+        Settings.of(config, manifest.execution, manifest.data_contract),
         rules=MarketRules.load(workspace, panel.market),
-        config=bundle.config,
-        warmup_bars=bundle.manifest.data_contract.warmup_bars or 0,
-        fill=bundle.manifest.execution.fill,
-        same_bar_waiver=bundle.manifest.execution.same_bar_waiver is not None,
-        benchmark=benchmark,
-        benchmark_name=benchmark_name,
+        securities=universe.got,
+        evaluation_start=parse_date(evaluation) if evaluation else None,
+        benchmark=_benchmark(workspace, bundle, bars, first, last),
         dropped=universe.dropped,
     )
     progress("guards")
@@ -157,17 +157,17 @@ def _panel(
 
 def _benchmark(
     workspace: Workspace, bundle: Bundle, bars: BarSource, first: date, last: date
-) -> tuple[pd.Series | None, str | None]:
+) -> pd.Series | None:
     """Return the index to compare with, when the source has it over the range."""
     market = bundle.manifest.data_contract.market
     named = bundle.config["_kit"].get("benchmark") or market_info(workspace, market).benchmark
     if not named:
-        return None, None
+        return None
     try:
         panel = load_panel(bars, [named], first, last, market=market, adjustment="none")
     except DataError:
-        return None, None
-    return panel.wide("close")[named], named
+        return None
+    return panel.wide("close")[named]
 
 
 def _steps(bundle: Bundle) -> tuple[StepQuality, ...]:

@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from kit import __version__, files, screen
+from kit import files, screen
 from kit.bundle import Bundle, parse_ref, read_index, resolve
-from kit.card import Card
 from kit.clock import Clock, iso, parse_date
-from kit.degradation import DegradationReport, Entry, Policy, ReportBuilder
-from kit.delivery import Receipt, build_channels
-from kit.errors import (
-    BundleError,
-    DataError,
-    GuardError,
-    KitError,
-    LockError,
-    RunError,
-    StorageError,
-    UsageError,
-)
-from kit.jobs.screen_stages import DEGRADATION_FILE, PICKS_FILE
-from kit.jobs.skip import Skip, record_skip
+from kit.degradation import Policy
+from kit.delivery import Channel, ConsoleChannel, FileChannel, build_channels
+from kit.errors import BundleError, ConfigError, DataError, KitError, UsageError
+from kit.jobs.screen_fallback import fallback_card
+from kit.jobs.screen_outcome import ScreenOutcome
+from kit.jobs.screen_stages import PICKS_FILE
+from kit.jobs.skip import record_skip
 from kit.llm import offline_cause
 from kit.llm.mode import provider_of
 from kit.market import Calendar, calendar, open_source
-from kit.runner import ProgressEvent, RunFailure, RunKey, RunOutcome, RunSpec, perform
-from kit.screen import EMPTY_UNIVERSE, CardFacts, ScreenResult, TradeDate
+from kit.runner import ProgressEvent, Refusal, RunKey, RunOutcome, RunSpec, perform
+from kit.screen import TradeDate
 from kit.state import Store
 from kit.workspace import Workspace
 
@@ -46,122 +37,6 @@ MARKET_CLOSED = "market_closed"
 
 # The limit of a bundle bounds its own work; starting a kernel and writing the run come on top.
 _OVERHEAD_SEC = 60.0
-_UNFINISHED = "picks.unfinished.json"
-_KILLED = {"kernel_died", "timeout", "interrupted", "output_too_large"}
-_FAILURES: Mapping[str, str] = {
-    "cell_error": "流程出错",
-    "exited": "流程提前退出",
-    "kernel_died": "运行进程退出",
-    "timeout": "超过时限",
-    "interrupted": "被中断",
-    "output_too_large": "输出过多",
-    "missing_result": "缺少结果",
-    "bad_result": "结果无效",
-    "refused": "运行前检查未通过",
-    "storage": "磁盘不可写",
-    "crashed": "运行器故障",
-}
-# What an abort means to a shell, by the stage it happened in.
-_ABORTED: Mapping[str, type[KitError]] = {
-    "bundle": GuardError,
-    "env_lock": LockError,
-    "data": DataError,
-    "news": DataError,
-}
-
-Status = Literal["running", "ok", "degraded", "failed", "interrupted", "skipped", "not_due"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScreenOutcome:
-    """What became of a screen.
-
-    Attributes:
-        status: `ok`, `degraded`, `failed` or `interrupted` when it ran; `skipped` on a closed day;
-            `not_due` when an unattended run comes before the day's data is complete.
-        ref: `id@version` or `id@draft`.
-        day: Trade date.
-        reason: Why it did not run, in words; empty when it ran.
-        run: The run, when there was one.
-        result: Content of `picks.json`, when the run left it.
-        skip: The receipt of a skipped run.
-        cron: Whether the unattended contract holds.
-    """
-
-    status: Status
-    ref: str
-    day: date
-    reason: str = ""
-    run: RunOutcome | None = None
-    result: Mapping[str, Any] | None = None
-    skip: Skip | None = None
-    cron: bool = False
-
-    @property
-    def receipts(self) -> tuple[Receipt, ...]:
-        """What each channel said; empty when nothing was to be delivered."""
-        return self.run.receipts if self.run else ()
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command: by hand what happened, under cron whether it was told."""
-        error = self.error()
-        return error.exit_code if error else 0
-
-    def error(self) -> KitError | None:
-        """Return the error the command ends with, None for exit code 0.
-
-        Unattended, an abort or a failure that was delivered or recorded is a success; a card that
-        no channel took, or an interruption, is not.
-        """
-        run = self.run
-        if run is None:
-            return None
-        if not self.cron:
-            return run.error() or self._abort_error()
-        if run.receipts and not run.delivered:
-            # The failure of the run, if any, is in its record; that nobody was told is the news.
-            return replace(run, failure=None).error()
-        told = run.delivered or run.folder is not None
-        return None if told and self.status != "interrupted" else run.error()
-
-    def _abort_error(self) -> KitError | None:
-        report = (self.result or {}).get("degradation_report", {})
-        for entry in report.get("entries", ()):
-            if entry["action"] == "abort_with_report":
-                stage = entry["step"] or _stage_of(entry["trigger"])
-                kind = _ABORTED.get(stage, RunError)
-                details = entry["details"]
-                message = str(details.get("message") or details.get("error") or entry["reason"])
-                remedy = str(details.get("remedy") or details.get("remedy_hint") or "")
-                code = _CODES.get(entry["trigger"], "screen.aborted")
-                return kind(code, message, where=self.ref, remedy=remedy or _look(self.run))
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form of `kit screen --json`."""
-        run = self.run
-        return {
-            "status": self.status,
-            "ref": self.ref,
-            "date": self.day.isoformat(),
-            "reason": self.reason,
-            "exit_code": self.exit_code,
-            "run_id": run.run_id if run else None,
-            "result": None if self.result is None else dict(self.result),
-            "card": run.card.to_dict() if run and run.card else None,
-            "receipts": [receipt.to_dict() for receipt in self.receipts],
-            "failure": run.failure.to_dict() if run and run.failure else None,
-            "warnings": list(run.warnings) if run else [],
-        }
-
-
-_CODES = {
-    "bundle_tampered": "bundle.tampered",
-    "env_lock_failed": "lock.env_missing",
-    "data_unavailable": "data.no_bars",
-    "screen_failed": "screen.failed",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,16 +46,30 @@ class _Request:
     Attributes:
         ref: Pinned reference.
         bundle: The bundle; None when not even its manifest can be read.
-        tampered: Why it must not run.
-        date: Trade date and what the calendar says of it.
-        calendar: Calendar of its market; None with the bundle.
+        on: Trade date and what the calendar says of it.
+        llm: `config/llm.json`; empty when it cannot be read.
+        calendar: Calendar of its market; None when it is not known.
+        tampered: Why it must not run; the notebook finds that out by itself, and says so.
+        refused: Why an unattended run is impossible, and yet owes a card.
     """
 
     ref: str
     bundle: Bundle | None
-    tampered: BundleError | None
-    date: TradeDate
-    calendar: Calendar | None
+    on: TradeDate
+    llm: Mapping[str, Any] = field(default_factory=dict)
+    calendar: Calendar | None = None
+    tampered: BundleError | None = None
+    refused: KitError | None = None
+
+    @property
+    def next_session(self) -> date | None:
+        """The session after the trade date, None when the calendar does not say."""
+        if self.calendar is None:
+            return None
+        try:
+            return self.calendar.next(self.on.day)
+        except DataError:
+            return None
 
 
 def run_screen(
@@ -219,31 +108,38 @@ def run_screen(
     Raises:
         UsageError: A malformed or future date, a date whose data is not complete yet, a wrong mode
             or limit, a scheduled draft.
-        RegistryError: No such strategy or version.
+        RegistryError: By hand: no such strategy or version.
         BundleError: A draft that cannot be opened.
         DataError: By hand: the source has no bars for that date.
-        ConfigError: A configuration file is missing or wrong.
+        ConfigError: By hand: a configuration file is missing or wrong.
         AlreadyDone: The screen is done, or another process works on it.
     """
-    llm = workspace.config("llm")
-    offline_cause(mode, llm)
     if limit is not None and limit < 1:
         raise UsageError(
             "screen.bad_limit", f"{limit} is not a number of picks", remedy="use 1 or more"
         )
-    request = _request(workspace, ref, date, clock, cron=cron)
+    try:
+        request = _request(workspace, ref, date, mode, clock, cron=cron)
+    except UsageError:
+        raise
+    except KitError as error:
+        if not cron:
+            raise
+        request = _refused(workspace, ref, clock, error)
     if request is None:
-        pinned, day = _pinned(workspace, ref), clock.now().date()
         waiting = "the data of today's session is not complete yet"
-        return ScreenOutcome(status="not_due", ref=pinned, day=day, reason=waiting, cron=cron)
-    day = request.date.day
+        today = clock.now().date()
+        return ScreenOutcome(
+            status="not_due", ref=_named(workspace, ref), day=today, reason=waiting, cron=cron
+        )
+    day = request.on.day
     key = RunKey(
         kind="screen",
         subject=request.ref,
         trade_date=day,
         run_type="scheduled" if cron else "manual",
     )
-    if request.date.closed:
+    if request.on.closed:
         words = f"{day} 休市"
         skip = record_skip(workspace, store, clock, key, reason=MARKET_CLOSED, detail=words)
         reason = f"{MARKET_CLOSED}: {day} is no session"
@@ -256,12 +152,19 @@ def run_screen(
         workspace,
         store,
         clock,
-        _spec(workspace, request, key, mode, limit, source, clock, llm),
-        fallback_card=_fallback(request, clock),
-        channels=build_channels(workspace, stream=stream),
+        _spec(workspace, request, key, mode, limit, source, clock),
+        fallback_card=fallback_card(
+            ref=request.ref,
+            day=day,
+            next_session=request.next_session,
+            policy=request.bundle.policy if request.bundle else Policy(),
+            clock=clock,
+        ),
+        channels=_channels(workspace, stream, cron=cron),
         deliver=deliver if deliver is not None else not request.ref.endswith("@draft"),
         progress=progress,
         again=again,
+        executor=Refusal(error=request.refused) if request.refused else None,
     )
     return ScreenOutcome(
         status=run.status,
@@ -274,9 +177,11 @@ def run_screen(
 
 
 def _request(
-    workspace: Workspace, ref: str, text: str | None, clock: Clock, *, cron: bool
+    workspace: Workspace, ref: str, text: str | None, mode: str, clock: Clock, *, cron: bool
 ) -> _Request | None:
     """Find bundle and date, or None when an unattended run is not due yet."""
+    llm = workspace.config("llm")
+    offline_cause(mode, llm)
     wanted = parse_ref(ref)
     if cron and wanted.is_draft:
         raise UsageError(
@@ -294,18 +199,33 @@ def _request(
         tampered = error
         with contextlib.suppress(KitError):
             bundle = resolve(workspace, ref, verify=False)
-    pinned = bundle.ref if bundle is not None else _pinned(workspace, ref)
     if bundle is None:
         day = parse_date(text) if text else clock.now().date()
-        # Which market it is for cannot be read, so no calendar can excuse the card.
-        found = TradeDate(day=day, open=True)
-        return _Request(ref=pinned, bundle=None, tampered=tampered, date=found, calendar=None)
-    contract = bundle.manifest.data_contract
-    days = calendar(workspace, contract.market)
-    found_date = _trade_date(days, bundle, text, clock, cron=cron)
-    if found_date is None:
+        return _Request(
+            ref=_named(workspace, ref),
+            bundle=None,
+            tampered=tampered,
+            on=_blind_date(day, cron=cron),
+            llm=llm,
+        )
+    days = calendar(workspace, bundle.manifest.data_contract.market)
+    found = _trade_date(days, bundle, text, clock, cron=cron)
+    if found is None:
         return None
-    return _Request(ref=pinned, bundle=bundle, tampered=tampered, date=found_date, calendar=days)
+    return _Request(
+        ref=bundle.ref, bundle=bundle, tampered=tampered, on=found, calendar=days, llm=llm
+    )
+
+
+def _refused(workspace: Workspace, ref: str, clock: Clock, error: KitError) -> _Request:
+    """Return an unattended request that cannot run: its card says why."""
+    today = _blind_date(clock.now().date(), cron=True)
+    return _Request(ref=_named(workspace, ref), bundle=None, on=today, refused=error)
+
+
+def _blind_date(day: date, *, cron: bool) -> TradeDate:
+    """Return a date of a market that could not be read: unattended, weekends stay quiet."""
+    return TradeDate(day=day, open=None if cron else True)
 
 
 def _trade_date(
@@ -317,13 +237,26 @@ def _trade_date(
     return screen.due_date(days, asof, now) if cron else screen.latest_date(days, asof, now)
 
 
-def _pinned(workspace: Workspace, ref: str) -> str:
-    """Return `id@version` of a reference whose bundle cannot be opened."""
+def _named(workspace: Workspace, ref: str) -> str:
+    """Return `id@version` of a reference, `id@unknown` when the registry does not say."""
     wanted = parse_ref(ref)
     if wanted.version is not None:
         return str(wanted)
-    active = read_index(workspace).strategies[wanted.id].latest_active_version
-    return f"{wanted.id}@{active}"
+    active: str | None = None
+    with contextlib.suppress(KitError, KeyError):
+        active = read_index(workspace).strategies[wanted.id].latest_active_version
+    return f"{wanted.id}@{active or 'unknown'}"
+
+
+def _channels(workspace: Workspace, stream: TextIO | None, *, cron: bool) -> list[Channel]:
+    """Build the channels; unattended, a broken configuration still leaves the run folder."""
+    try:
+        return build_channels(workspace, stream=stream)
+    except ConfigError:
+        if not cron:
+            raise
+        built: list[Channel] = [FileChannel()]
+        return built if stream is None else [*built, ConsoleChannel(stream=stream)]
 
 
 def _require_bars(workspace: Workspace, source: str, bundle: Bundle, day: date) -> None:
@@ -352,12 +285,11 @@ def _spec(
     limit: int | None,
     source: str,
     clock: Clock,
-    llm: Mapping[str, Any],
 ) -> RunSpec:
     bundle = request.bundle
     parameters = {
         "bundle": request.ref,
-        "date": request.date.day.isoformat(),
+        "date": request.on.day.isoformat(),
         "mode": mode,
         "limit": limit,
         "source": source,
@@ -367,7 +299,7 @@ def _spec(
         key=key,
         notebook=workspace.notebooks / NOTEBOOK,
         parameters=parameters,
-        display=f"screen {request.ref} {request.date.day}",
+        display=f"screen {request.ref} {request.on.day}",
         facts={
             "mode": mode,
             "source": source,
@@ -380,7 +312,7 @@ def _spec(
         **{
             **vars(spec),
             "time_limit_sec": bundle.manifest.limits.production_runtime_sec + _OVERHEAD_SEC,
-            "kernel_secrets": _key_names(bundle, mode, llm),
+            "kernel_secrets": _key_names(bundle, mode, request.llm),
         }
     )
 
@@ -396,87 +328,6 @@ def _key_names(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> frozenset[s
     return frozenset(entry["key_env"] for entry in entries if entry.get("key_env"))
 
 
-def _fallback(request: _Request, clock: Clock) -> Callable[[Path, RunFailure], Card]:
-    """Return the builder of the card of a run that failed, from whatever it left."""
-
-    def build(folder: Path, failure: RunFailure) -> Card:
-        report = _report(folder, request, failure)
-        now = clock.now()
-        result = ScreenResult(
-            skill_id=request.ref,
-            date=request.date.day,
-            asof=None,
-            picks=(),
-            universe=EMPTY_UNIVERSE,
-            report=report,
-            provenance={
-                "run_id": failure.run_id,
-                "kit_version": __version__,
-                "run_at": iso(now),
-                "bundle": None,
-                "data": None,
-                "next_session": None,
-                "mode": "none",
-                "steps": [],
-                "sector_filter": None,
-                "news": {"status": "not_needed", "count": 0},
-                "env_lock": {"env_checked": [], "mcps_unchecked": [], "dbs_unchecked": []},
-            },
-        )
-        _write_empty(folder, result)
-        return screen.screen_card(
-            result,
-            CardFacts(
-                card_id=failure.card_id,
-                run_id=failure.run_id,
-                ref=request.ref,
-                day=request.date.day,
-                next_session=_next_session(request),
-                today=now.date(),
-            ),
-        )
-
-    return build
-
-
-def _report(folder: Path, request: _Request, failure: RunFailure) -> DegradationReport:
-    """Return what the run had reported by then, and its failure."""
-    entries: tuple[Entry, ...] = ()
-    with contextlib.suppress(KitError):
-        left = files.read_json(folder / DEGRADATION_FILE)
-        entries = DegradationReport.from_dict(left).entries
-    builder = ReportBuilder(request.bundle.policy if request.bundle else Policy())
-    label = _FAILURES.get(failure.kind, failure.kind)
-    builder.add(
-        "kernel_died" if failure.kind in _KILLED else "notebook_failed",
-        cell=failure.cell or "启动",
-        error=f"{label}（{failure.message}）",
-        kind=failure.kind,
-        remedy=failure.remedy,
-    )
-    return DegradationReport(entries=(*entries, *builder.build().entries))
-
-
-def _write_empty(folder: Path, result: ScreenResult) -> None:
-    """Leave a result that agrees with the card; what the run had written is kept beside it."""
-    with contextlib.suppress(StorageError, OSError):
-        if (folder / PICKS_FILE).is_file():
-            files.copy_file(folder / PICKS_FILE, folder / _UNFINISHED)
-        if folder.is_dir():
-            value = result.to_dict()
-            files.write_json(folder / PICKS_FILE, value)
-            files.write_json(folder / DEGRADATION_FILE, value["degradation_report"])
-
-
-def _next_session(request: _Request) -> date | None:
-    if request.calendar is None:
-        return None
-    try:
-        return request.calendar.next(request.date.day)
-    except DataError:
-        return None
-
-
 def _result(run: RunOutcome) -> dict[str, Any] | None:
     if run.folder is None:
         return None
@@ -485,13 +336,3 @@ def _result(run: RunOutcome) -> dict[str, Any] | None:
     except KitError:
         return None
     return value
-
-
-def _stage_of(trigger: str) -> str:
-    from kit.degradation import TRIGGERS
-
-    return TRIGGERS[trigger].stage
-
-
-def _look(run: RunOutcome | None) -> str:
-    return f"look at it: kit show {run.run_id}" if run else ""

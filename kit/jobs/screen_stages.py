@@ -19,20 +19,11 @@ from kit import __version__, files, screen
 from kit.bundle import Bundle, resolve
 from kit.card import Card, render_card
 from kit.clock import Clock, SystemClock, iso, parse_date, parse_instant
-from kit.degradation import ABORT, Policy, ReportBuilder
+from kit.degradation import Policy, ReportBuilder
 from kit.errors import BundleError, DataError, KitError, RunError, StorageError
+from kit.jobs.screen_steps import StepRunner
 from kit.jobs.view import View
-from kit.llm import (
-    CallLimits,
-    LiteLLM,
-    Mode,
-    Recorder,
-    StepResult,
-    StepSpec,
-    offline_cause,
-    run_each,
-    run_step,
-)
+from kit.llm import Recorder, StepResult, StepSpec, offline_cause
 from kit.market import BarSource, Calendar, MarketInfo, calendar, market_info, open_source
 from kit.screen import (
     EMPTY_UNIVERSE,
@@ -118,20 +109,16 @@ class ScreenRun:
     found: list[Candidate] = field(default_factory=list, init=False)
     picks: list[Candidate] = field(default_factory=list, init=False)
     explained: list[Explained] = field(default_factory=list, init=False)
-    notes: list[StepNote] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.report = ReportBuilder(Policy())
         self._started = self.timer.monotonic()
         self._llm_config = self.workspace.config("llm")
-        self._limits = CallLimits()
-        self._client: LiteLLM | None = None
-        self._recorder = Recorder.for_config(self.folder / LLM_FILE, self._llm_config)
+        self._steps: StepRunner | None = None
         self._source: BarSource | None = None
         self._calendar: Calendar | None = None
         self._market: MarketInfo | None = None
         self._sectors: list[str] | None = None
-        self._optional_stopped = False
         self._lock: dict[str, list[str]] = {
             "env_checked": [],
             "mcps_unchecked": [],
@@ -199,6 +186,11 @@ class ScreenRun:
         """Whether a degradation ended the run before its time."""
         return self.report.aborted
 
+    @property
+    def notes(self) -> list[StepNote]:
+        """How the LLM steps went so far."""
+        return self._steps.notes if self._steps else []
+
     # Stages
 
     def load_bundle(self) -> View:
@@ -218,7 +210,15 @@ class ScreenRun:
             return View("策略包校验未通过", ("文件", "说明"), ((error.where, error.message),))
         self.bundle = bundle
         self.report = ReportBuilder(bundle.policy)
-        self._limits = CallLimits(bundle.manifest.limits.production_max_llm_calls)
+        self._steps = StepRunner(
+            bundle=bundle,
+            report=self.report,
+            requested=self.mode,
+            config=self._llm_config,
+            recorder=Recorder.for_config(self.folder / LLM_FILE, self._llm_config),
+            timer=self.timer,
+            started=self._started,
+        )
         rows = [
             ("策略", bundle.ref),
             ("校验", "草稿，不校验" if bundle.is_draft else "全部文件与 checksums.txt 一致"),
@@ -269,7 +269,7 @@ class ScreenRun:
         except KitError as error:
             self.report.add("data_unavailable", error=error.message, remedy=error.remedy)
             return View("行情不可用", ("说明", "处理"), ((error.message, error.remedy),))
-        self._judge_data(self.data, self._calendar)
+        screen.tell_data(self.report, self.data, self._calendar)
         data, universe = self.data, self.data.universe
         rows = [
             ("交易日", data.day),
@@ -302,7 +302,9 @@ class ScreenRun:
         """Run the steps that stand before the screen, and read the sectors they name."""
         rows: list[tuple[Any, ...]] = []
         for spec in self._specs(per_pick=False):
-            results = self._answers(spec, [self._filter_inputs(spec)], screen.filter_check)
+            results = self._step_runner().answers(
+                spec, [self._filter_inputs(spec)], screen.filter_check
+            )
             if self.aborted:
                 break
             value = results[0].value if results else None
@@ -334,13 +336,7 @@ class ScreenRun:
         )
         names = {symbol: security.name for symbol, security in data.securities.items()}
         self.found, rejected = screen.check_picks(returned, names)
-        by_field: dict[str, list[str]] = {}
-        for reject in rejected:
-            by_field.setdefault(reject.field, []).append(reject.symbol)
-        for name, symbols in by_field.items():
-            self.report.add(
-                "required_field_missing", count=len(symbols), symbols=symbols, field=name
-            )
+        screen.tell_rejected(self.report, rejected)
         rows: list[tuple[Any, ...]] = [
             (pick.symbol, pick.name, pick.score, "、".join(pick.matched_rules))
             for pick in self.found
@@ -369,7 +365,7 @@ class ScreenRun:
             inputs = [
                 screen.explanation_inputs(pick, day, self._sectors, {}) for pick in self.picks
             ]
-            results = self._answers(spec, inputs, self._check_reason)
+            results = self._step_runner().answers(spec, inputs, self._check_reason)
         if self.aborted:
             return View("说明", text="已中止")
         answers: list[StepResult | None] = [*results] or [None] * len(self.picks)
@@ -449,79 +445,13 @@ class ScreenRun:
 
     # Steps
 
-    def _answers(
-        self, spec: StepSpec, inputs: list[dict[str, Any]], check: Any
-    ) -> list[StepResult]:
-        """Run a step as the policy allows; an empty list when it does not run at all."""
-        cause = offline_cause(self.mode, self._llm_config, model=spec.model)
-        stopped = self._stopped(spec, cause)
-        if stopped:
-            self._note(spec, None, [], len(inputs), stopped)
-            return []
-        mode = Mode.OFFLINE if cause else Mode.LIVE
-        around: dict[str, Any] = {
-            "mode": mode,
-            "llm": self._model() if mode == Mode.LIVE else None,
-            "recorder": self._recorder,
-            "limits": self._limits,
-            "check": check,
-            "deadline": self._deadline(),
-            "clock": self.timer,
-        }
-        if spec.invocation_mode == "single":
-            results = [run_step(spec, each, **around) for each in inputs]
-        else:
-            results = run_each(spec, inputs, **around)
-        runtime = self._bundle().manifest.limits.production_runtime_sec
-        actions = screen.tell_failures(self.report, spec.name, results, runtime)
-        self._optional_stopped = self._optional_stopped or "stop_optional_steps" in actions
-        self._note(spec, mode, results, len(inputs), "")
-        return results
-
-    def _stopped(self, spec: StepSpec, cause: str | None) -> str:
-        """Say why a step does not run, in Chinese; empty when it does."""
-        if self._optional_stopped:
-            return "可选步骤已停止"
-        if cause is None:
-            return ""
-        action = screen.tell_offline(self.report, spec, cause)
-        if action == "use_offline_equivalent":
-            return ""
-        return "按降级规则中止" if action == ABORT else "按降级规则不用离线等价"
-
-    def _note(
-        self,
-        spec: StepSpec,
-        mode: Mode | None,
-        results: Sequence[StepResult],
-        total: int,
-        note: str,
-    ) -> None:
-        self.notes.append(
-            StepNote(
-                step=spec.name,
-                mode=mode,
-                quality="model" if mode == Mode.LIVE else spec.quality,
-                model=spec.model,
-                ok=sum(result.ok for result in results),
-                total=total,
-                calls=sum(result.calls for result in results),
-                note=note,
-            )
-        )
-
-    def _model(self) -> LiteLLM:
-        if self._client is None:
-            self._client = LiteLLM(self._llm_config)
-        return self._client
-
-    def _deadline(self) -> float:
-        return self._started + self._bundle().manifest.limits.production_runtime_sec
-
     def _specs(self, *, per_pick: bool) -> list[StepSpec]:
-        bundle = self._bundle()
-        steps = bundle.manifest.llm_steps.values()
-        return [bundle.step(step.name) for step in steps if step.per_pick == per_pick]
+        return self._step_runner().specs(per_pick=per_pick)
+
+    def _step_runner(self) -> StepRunner:
+        if self._steps is None:
+            raise _out_of_order("load_bundle")
+        return self._steps
 
     def _filter_inputs(self, spec: StepSpec) -> dict[str, Any]:
         data = self._data()
@@ -569,27 +499,6 @@ class ScreenRun:
 
     def _keep_report(self) -> None:
         files.write_json(self.folder / DEGRADATION_FILE, self.report.build().to_dict())
-
-    def _judge_data(self, data: ScreenData, days: Calendar) -> None:
-        """Add to the report what the data stage found, in the order of the flow."""
-        if days.is_session(data.day) is None:
-            self.report.add("calendar_unknown", date=data.day, known_until=days.known_until)
-        allowed = self.report.policy.rule("data_freshness_violation").params.get("max_lag_minutes")
-        # A policy that names no tolerance tolerates nothing.
-        if data.lag_minutes > (allowed or 0):
-            self.report.add(
-                "data_freshness_violation",
-                lag_minutes=data.lag_minutes,
-                max_lag_minutes=allowed or 0,
-                data_time=f"{data.data_time:%Y-%m-%d %H:%M}",
-                expected_time=f"{data.expected_time:%Y-%m-%d %H:%M}",
-            )
-        for name, symbols in data.missing.items():
-            self.report.add(
-                "required_field_missing", count=len(symbols), symbols=symbols, field=name
-            )
-        if data.panel is None:
-            self.report.add("data_unavailable", error=_nobody(data))
 
     def _provenance(self) -> dict[str, Any]:
         data, bundle = self.data, self.bundle
@@ -644,7 +553,7 @@ class ScreenRun:
         if self.bundle is not None:
             return self.bundle.ref
         # What is asked for is pinned by the job; only by hand the version may be left open.
-        return self.ref if "@" in self.ref else f"{self.ref}@0.0.0"
+        return self.ref if "@" in self.ref else f"{self.ref}@unknown"
 
     def _day(self) -> date:
         return self.day or self.now.date()
@@ -665,14 +574,6 @@ def _with_securities(data: ScreenData) -> Any:
     panel: Any = data.panel
     panel.securities = dict(data.securities)
     return panel
-
-
-def _nobody(data: ScreenData) -> str:
-    universe = data.universe
-    return (
-        f"要求 {universe.asked} 只，取到 {universe.got} 只，没有一只可参与筛选"
-        f"（最近一根 {data.data_date}）"
-    )
 
 
 def _files_of(error: BundleError) -> list[str]:

@@ -151,11 +151,13 @@ def _take(
     row = connection.execute(query).one_or_none()
     if row is not None and row.phase == "done" and not again:
         raise _already_done(row)
-    if row is not None and row.phase == "running":
-        if _holder_lives(row, clock):
-            raise _held(row)
+    if row is not None and row.phase == "running" and _holder_lives(row, clock):
+        raise _held(row)
+    if row is not None and row.phase in ("running", "open"):
         left = RunFolder(root=workspace.runs, key=key, attempt=row.attempt)
-        if left.final.is_dir() or _has_deliveries(connection, row.run_id):
+        published = row.phase == "running" and left.final.is_dir()
+        # Left by the second Ctrl-C while it was being delivered: that has to come to its end too.
+        if published or _has_deliveries(connection, row.run_id):
             _write(connection, clock, key, left)
             return Claim(key=key, folder=left, resume=True, previous=left)
     folder = RunFolder(

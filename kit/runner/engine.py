@@ -9,7 +9,7 @@ no cell allowed to fail, and the honest book-keeping of `kit.runner.cells`.
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -281,9 +281,9 @@ def _plain_session(output_path: str | None) -> Session:
     """Make the session of somebody who calls papermill with `engine_name="kit"` directly."""
     folder = Path(output_path).parent if output_path else Path.cwd()
     redactor = Redactor()
-    # Kept open by its name only: what a crashing kernel says is read back from here.
-    stderr = Path(tempfile.mkdtemp(prefix="kit-kernel-")) / "stderr"
-    kernel = Kernel(cwd=folder, env=kernel_environment({}), mark=mark_of(stderr), stderr=stderr)
+    # Two of these may run in one folder, so the process goes into the mark.
+    mark = mark_of(folder / str(os.getpid()))
+    kernel = Kernel(cwd=folder, env=kernel_environment({}), mark=mark)
     kernel.launch()
     path = Path(output_path) if output_path else None
     return Session(

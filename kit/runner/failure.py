@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kit.card import Card
 from kit.errors import Interrupted, KitError, RunError
+from kit.runner.identity import RunFolder
 
 __all__ = ["FailureKind", "RunFailure"]
 
@@ -67,6 +69,12 @@ class RunFailure:
             remedy=self.remedy,
             details={name: value for name, value in details.items() if value},
         )
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any], paths: RunFolder) -> RunFailure:
+        """Read what `to_dict` wrote into the record of the run at `paths`."""
+        plain = {**value, "traceback": tuple(value["traceback"])}
+        return cls(**plain, run_id=paths.run_id, card_id=paths.card_id)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the shape used in `run.json`."""

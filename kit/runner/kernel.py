@@ -95,13 +95,16 @@ class Kernel:
         cwd: Working directory of the kernel.
         env: Its environment, complete.
         mark: Value of `KIT_KERNEL_MARK`, added to the environment.
-        stderr: File that takes what the process itself writes to stderr (a crash report).
+        stderr: File that takes what the process itself writes to stderr (a crash report); `None`
+            for one that goes with the kernel.
     """
 
-    def __init__(self, *, cwd: Path, env: Mapping[str, str], mark: str, stderr: Path) -> None:
+    def __init__(
+        self, *, cwd: Path, env: Mapping[str, str], mark: str, stderr: Path | None = None
+    ) -> None:
         self._mark = mark
-        self._stderr = stderr
         self._home = Path(tempfile.mkdtemp(prefix="kit-kernel-"))
+        self._stderr = stderr or self._home / "stderr"
         # A person's own IPython profile would run its start-up files in every unattended kernel.
         self._env = {**env, MARK: mark, "IPYTHONDIR": str(self._home / "ipython")}
         self._cwd = cwd

@@ -105,6 +105,7 @@ class Simulator:
         if side == "buy" and held - shares >= 0:
             session, before = account.bought.get(i, (-1, 0.0))
             today = int(self.market.session[t])
+            account.last.setdefault(i, price)
             account.bought[i] = (today, shares + (before if session == today else 0.0))
         account.trades.append(Trade(t, i, side, shares, price, fees, reason))
 
@@ -141,6 +142,7 @@ class Simulator:
                 unit = case["adjust"][t, i]
                 if account.shares.get(i) and not math.isnan(unit):
                     account.shares[i] *= unit / account.unit[i]
+                    account.last[i] /= unit / account.unit[i]  # the ex-date reference price
                     if i in account.bought:
                         session, bought = account.bought[i]
                         account.bought[i] = (session, bought * unit / account.unit[i])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from datetime import datetime
@@ -40,7 +41,7 @@ def _trades(*rows: tuple[float, float, float, str | None]) -> pd.DataFrame:
 
 
 def _slow(equity: list[float], when: list[datetime], m: float) -> dict[str, float | None]:
-    r = [b / a - 1 for a, b in zip(equity, equity[1:], strict=False)]
+    r = [b / a - 1 for a, b in itertools.pairwise(equity)]
     mean = sum(r) / len(r)
     deviation = math.sqrt(sum((x - mean) ** 2 for x in r) / (len(r) - 1))
     downside = math.sqrt(sum(x * x for x in r if x < 0) / len(r))
@@ -179,7 +180,7 @@ def test_an_index_is_compared_on_the_bars_both_have() -> None:
     equity = pd.Series(np.cumprod([1.0, *(1 + 1.5 * b + noise)]), _days(51))
     index = pd.Series(3000 * np.cumprod([1.0, *(1 + b)]), _days(51), name="沪深300")
     found = compute(equity, trades=None, benchmark=index, periods_per_year=244)
-    r = [y / x - 1 for x, y in zip(equity, equity[1:], strict=False)]
+    r = [y / x - 1 for x, y in itertools.pairwise(equity)]
     active = [x - y for x, y in zip(r, b, strict=True)]
     assert found.benchmark == "沪深300"
     assert found.benchmark_return == pytest.approx(math.prod(1 + x for x in b) - 1)
@@ -261,7 +262,7 @@ def test_turnover_is_one_way_and_yearly() -> None:
         (pd.date_range("2020-01-31", periods=30, freq="ME"), 12),
         (pd.date_range("2020-03-31", periods=9, freq="QE"), 4),
         (pd.date_range("2015-12-31", periods=9, freq="YE"), 1),
-        (pd.DatetimeIndex([d + pd.Timedelta(hours=h) for d in _days(5) for h in (10, 11, 14, 15)]), 1008),
+        (pd.DatetimeIndex([d + pd.Timedelta(hours=h) for d in _days(5) for h in (11, 15)]), 504),
         (pd.DatetimeIndex(["2024-01-02", "2024-01-02", "2024-01-03", "2024-01-04"]), 252),
         (pd.DatetimeIndex(["2024-01-02"]), None),
         (pd.DatetimeIndex([]), None),

@@ -18,7 +18,15 @@ from sqlalchemy import select, update
 
 from kit import files
 from kit.delivery import ConsoleChannel, FileChannel
-from kit.errors import AlreadyDone, BundleError, ConfigError, DeliveryError, RunError, StorageError
+from kit.errors import (
+    AlreadyDone,
+    BundleError,
+    ConfigError,
+    DeliveryError,
+    Interrupted,
+    RunError,
+    StorageError,
+)
 from kit.runner import NotebookOutcome, Refusal, RunFailure, RunRecord
 from kit.runner.cells import ProgressEvent
 from kit.state import Store, tables
@@ -369,6 +377,22 @@ def test_a_dead_delivery_is_finished_even_without_its_folder(runs: Any, fake: An
     outcome = runs(executor=fake)
     assert outcome.resumed
     assert {r.channel: r.state for r in outcome.receipts} == {"file": "failed", "console": "sent"}
+
+
+def test_left_while_being_delivered_it_is_delivered_not_run_again(
+    runs: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(FileChannel):
+        def send(self, message: Any) -> Any:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as error:
+        runs(executor=fake, channels=[ConsoleChannel(stream=runs.stream), Slow(name="slow")])
+    assert error.value.exit_code == 130
+    outcome = runs(executor=fake, channels=[ConsoleChannel(stream=runs.stream), FileChannel()])
+    assert outcome.resumed
+    assert len(fake.ran) == 1
+    assert runs.stream.getvalue().count("A card") == 1
 
 
 def test_twenty_at_once_make_one_run(runs: Any, fake: Any) -> None:

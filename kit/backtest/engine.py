@@ -1,0 +1,249 @@
+"""From target weights to a result: put the market's rules beside the bars and run the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from kit.backtest.kernel import Costs, Fills, Market, simulate
+from kit.backtest.kernel_loop import Bools, Floats
+from kit.backtest.result import BacktestResult
+from kit.backtest.settings import FILLS, Settings, rebalance_bars
+from kit.backtest.weights import target_weights
+from kit.errors import DataError
+from kit.market import Dropped, MarketPanel, MarketRules, Security
+
+__all__ = ["Setup", "Stress", "run_backtest", "stress"]
+
+_LOTS_RESTATED: Final = "手数与最低佣金按前复权价计算，与当时的成交不完全一致"
+_NO_SLIPPAGE: Final = "未计滑点"
+_SAME_BAR: Final = "当根成交（已声明豁免），实盘难以做到"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """All that a simulation needs beside the weights; kept so that a result can be stressed.
+
+    Attributes:
+        arrays: Raw fill and mark prices, and adjusted over raw, `[T, N]` each.
+        market: Lots, limits, sessions, T+n.
+        costs: Fee rates and slippage.
+        initial_cash: Money at the start.
+        first: First bar that is graded.
+        lag: Bars from decision to fill.
+        hold: Whether positions are only opened, closed and flipped.
+        mask: Bars on which rebalancing may trade, `[T]`.
+        tolerance: Weight difference that rebalancing leaves alone.
+    """
+
+    arrays: tuple[Floats, Floats, Floats]
+    market: Market
+    costs: Costs
+    initial_cash: float
+    first: int
+    lag: int
+    hold: bool
+    mask: Bools
+    tolerance: float
+
+    def simulate(self, weights: pd.DataFrame) -> Fills:
+        """Run the kernel on weights of dates x symbols."""
+        fill, mark, adjust = self.arrays
+        return simulate(
+            fill=fill,
+            mark=mark,
+            adjust=adjust,
+            weights=weights.to_numpy(dtype=np.float64),
+            market=self.market,
+            costs=self.costs,
+            initial_cash=self.initial_cash,
+            first=self.first,
+            lag=self.lag,
+            hold=self.hold,
+            mask=self.mask,
+            tolerance=self.tolerance,
+        )
+
+
+def run_backtest(
+    engine: Any,
+    panel: MarketPanel,
+    settings: Settings,
+    *,
+    rules: MarketRules,
+    securities: Sequence[Security],
+    evaluation_start: date | None = None,
+    benchmark: pd.Series | None = None,
+    dropped: tuple[Dropped, ...] = (),
+) -> BacktestResult:
+    """Backtest a signal engine on a panel.
+
+    Args:
+        engine: A `SignalEngine`.
+        panel: Daily bars, adjusted as the bundle's data contract says.
+        settings: Money, slippage, fill and warm-up.
+        rules: The market's rules.
+        securities: What is known of the panel's symbols, in its order.
+        evaluation_start: First graded day; the end of the warm-up when None or earlier.
+        benchmark: Levels of a named index over the range, or None.
+        dropped: Symbols left out before, to be reported.
+
+    Raises:
+        BundleError: `backtest.engine_failed`, `backtest.bad_weights`.
+        DataError: `backtest.too_short` when the warm-up covers the whole range.
+    """
+    asked = target_weights(engine, panel, warmup_bars=settings.warmup_bars)
+    weights = pd.DataFrame(asked.values, index=panel.dates, columns=list(panel.symbols))
+    first = _first_bar(panel, settings, evaluation_start)
+    setup = _setup(panel, rules, securities, settings, first)
+    notes = _notes(panel, settings)
+    if asked.silent:
+        notes = (*notes, f"策略没有给出权重：{'、'.join(asked.silent)}")
+    return BacktestResult(
+        setup=setup,
+        fills=setup.simulate(weights),
+        weights=weights,
+        prices=panel.wide("close"),
+        notes=notes,
+        dropped=dropped,
+        benchmark=benchmark,
+    )
+
+
+def _first_bar(panel: MarketPanel, settings: Settings, evaluation_start: date | None) -> int:
+    first = settings.warmup_bars
+    if evaluation_start is not None:
+        first = max(first, int(panel.dates.searchsorted(pd.Timestamp(evaluation_start))))
+    if first >= len(panel.dates) - 1:
+        raise DataError(
+            "backtest.too_short",
+            f"{len(panel.dates)} bars leave nothing to grade after {first} bars of warm-up",
+            remedy="begin earlier: --start",
+        )
+    return first
+
+
+def _setup(
+    panel: MarketPanel,
+    rules: MarketRules,
+    securities: Sequence[Security],
+    settings: Settings,
+    first: int,
+) -> Setup:
+    field, lag = FILLS[settings.fill]
+    mark = _raw(panel, "close")
+    volume = _raw(panel, "volume")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        price = _raw(panel, "amount") / volume if field == "vwap" else _raw(panel, field)
+    adjust = panel.wide("close").to_numpy(dtype=np.float64) / mark
+    dates: list[date] = [stamp.date() for stamp in panel.dates]
+    # The limit of a day hangs on the last close there was, however long the halt before it.
+    previous = pd.DataFrame(mark).shift(1).ffill().to_numpy()
+    down, up = rules.limit_prices(previous, dates, securities, adjust_kinds=panel.adjust_kinds)
+    least, step = rules.lots(securities, dates[-1])
+    kinds = sorted({security.kind for security in securities})
+    rates = [rules.fee_rates(dates, kind) for kind in kinds]
+    return Setup(
+        arrays=(np.where(volume > 0, price, np.nan), mark, adjust),
+        market=Market(
+            up=up,
+            down=down,
+            min_lot=least,
+            step=step,
+            session=np.arange(len(dates), dtype=np.int64),
+            t_plus=rules.t_plus,
+            allow_short=False,
+        ),
+        costs=Costs(
+            commission=rates[0].commission,
+            commission_min=rates[0].commission_min,
+            transfer=np.array([rate.transfer for rate in rates]),
+            stamp_buy=np.array([rate.stamp_buy for rate in rates]),
+            stamp_sell=np.array([rate.stamp_sell for rate in rates]),
+            kind=np.array([kinds.index(security.kind) for security in securities], dtype=np.int64),
+            slippage=settings.slippage,
+        ),
+        initial_cash=settings.initial_cash,
+        first=first,
+        lag=lag,
+        hold=settings.position_adjustment == "hold",
+        mask=rebalance_bars(settings.rebalance_mask, panel.dates),
+        tolerance=settings.tolerance,
+    )
+
+
+def _raw(panel: MarketPanel, field: str) -> Floats:
+    return panel.wide_raw(field).to_numpy(dtype=np.float64)
+
+
+def _notes(panel: MarketPanel, settings: Settings) -> tuple[str, ...]:
+    """Say in Chinese what a reader must know before believing the curve."""
+    notes = list(panel.notes())
+    if "qfq" in panel.adjust_kinds.values():
+        notes.append(_LOTS_RESTATED)
+    if not settings.slippage:
+        notes.append(_NO_SLIPPAGE)
+    if settings.same_bar:
+        notes.append(_SAME_BAR)
+    return tuple(notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stress:
+    """How a result stands up to worse conditions.
+
+    Attributes:
+        table: One row a condition: `total_return`, `max_drawdown`, `sharpe`.
+    """
+
+    table: pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        from kit.render import format_number, html_table
+
+        rows = [
+            (
+                str(name),
+                format_number(row["total_return"], unit="%", decimals=2, sign=True),
+                format_number(row["max_drawdown"], unit="%", decimals=2),
+                format_number(row["sharpe"], decimals=2),
+            )
+            for name, row in self.table.iterrows()
+        ]
+        return html_table(rows, ("条件", "总收益", "最大回撤", "夏普"), "lrrr")
+
+
+def stress(result: BacktestResult) -> Stress:
+    """Run the same weights again with doubled costs, and with every order one bar later.
+
+    An edge that disappears with either is no edge that can be traded.
+    """
+    setup = result.setup
+    costs = setup.costs
+    doubled = replace(
+        setup,
+        costs=replace(
+            costs,
+            commission=costs.commission * 2,
+            commission_min=costs.commission_min * 2,
+            transfer=costs.transfer * 2,
+            stamp_buy=costs.stamp_buy * 2,
+            stamp_sell=costs.stamp_sell * 2,
+            slippage=costs.slippage * 2,
+        ),
+    )
+    cases = {
+        "原样": result,
+        "成本加倍": result.again(doubled),
+        "晚一根成交": result.again(replace(setup, lag=setup.lag + 1)),
+    }
+    columns = ("total_return", "max_drawdown", "sharpe")
+    rows = {
+        name: {key: getattr(case.metrics, key) for key in columns} for name, case in cases.items()
+    }
+    return Stress(table=pd.DataFrame.from_dict(rows, orient="index", columns=list(columns)))

@@ -1,0 +1,211 @@
+"""The simulation kernel: from target weights to fills, cash and equity, linear in symbol-bars.
+
+One cash account is shared by all symbols. On every bar the kernel looks at the weights decided
+`lag` bars earlier, closes what is no longer wanted, then opens what is, at that bar's fill price.
+Lots, price limits and minimum fees are decided on **raw** prices, as the exchange does. Positions
+are kept in **adjusted** units (raw shares divided by the adjustment of the fill bar), so a split or
+a dividend needs no booking of its own: both count as reinvested on the ex-date.
+
+Nothing here knows about bundles, panels or pandas: arrays in, arrays out.
+
+A basket of buys that does not fit into the cash left is shrunk by one common factor, so the result
+does not depend on the order of the symbols.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kit.backtest.kernel_loop import (
+    CAUSES,
+    LONG_AGO,
+    ORDER_DTYPE,
+    REASONS,
+    Account,
+    Bars,
+    Bools,
+    Floats,
+    Ints,
+    Orders,
+    Rules,
+    Scratch,
+    run,
+)
+from kit.errors import RunError
+
+__all__ = ["CAUSES", "ORDER_DTYPE", "REASONS", "Costs", "Fills", "Market", "simulate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Market:
+    """What the exchange allows; `T` bars, `N` symbols.
+
+    Attributes:
+        up: Highest price of the day, raw, `[T, N]`; NaN where there is no limit. `[0, 0]` for none.
+        down: Lowest price of the day, raw; as `up`.
+        min_lot: Smallest order in shares, `[N]`.
+        step: Shares an order grows by, `[N]`.
+        session: Number of the trading session each bar belongs to, `[T]`, ascending.
+        t_plus: Sessions a bought share must be held before it can be sold (CN 1, US 0).
+        allow_short: Whether a position may go below zero.
+    """
+
+    up: Floats
+    down: Floats
+    min_lot: Ints
+    step: Ints
+    session: Ints
+    t_plus: int
+    allow_short: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What a fill costs, in the market's currency; every part of a fee is rounded to cents.
+
+    Attributes:
+        commission: Rate of the notional.
+        commission_min: Least commission of one order, in money.
+        transfer: Transfer fee rate by kind of security and bar, `[K, T]`, both sides.
+        stamp_buy: Stamp duty rate of a buy, `[K, T]`.
+        stamp_sell: Stamp duty rate of a sell, `[K, T]`.
+        kind: Row of those tables that each symbol pays by, `[N]`.
+        slippage: Fraction of the price lost at each fill (5 bps is 0.0005), capped at the limit.
+    """
+
+    commission: float
+    commission_min: float
+    transfer: Floats
+    stamp_buy: Floats
+    stamp_sell: Floats
+    kind: Ints
+    slippage: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fills:
+    """What came out of one simulation.
+
+    Attributes:
+        orders: Records of `ORDER_DTYPE`, sorted by symbol, then bar.
+        cash: Cash at the end of each bar, `[T]`.
+        equity: Cash plus positions at the last known close, `[T]`.
+        exposure: Gross position value over equity at the end of each bar, `[T]`.
+        position: Adjusted units still held after the last bar, `[N]`.
+        unfilled: Bars on which an intent was not filled, by symbol and cause, `[N, 7]`.
+    """
+
+    orders: Orders
+    cash: Floats
+    equity: Floats
+    exposure: Floats
+    position: Floats
+    unfilled: Ints
+
+
+def simulate(
+    *,
+    fill: Floats,
+    mark: Floats,
+    adjust: Floats,
+    weights: Floats,
+    market: Market,
+    costs: Costs,
+    initial_cash: float,
+    first: int = 0,
+    lag: int = 1,
+    hold: bool = True,
+    mask: Bools | None = None,
+    tolerance: float = 0.0,
+    liquidate: bool = True,
+) -> Fills:
+    """Simulate one cash account over all symbols.
+
+    Args:
+        fill: Raw price each bar's orders fill at, `[T, N]`; NaN where nothing trades (a halt).
+        mark: Raw close, `[T, N]`; NaN where there is no bar.
+        adjust: Adjusted price over raw price, `[T, N]`, positive wherever there is a bar.
+        weights: Target weight in [-1, 1] decided on each bar, `[T, N]`, finite. A bar whose
+            absolute weights add up to more than 1 is scaled down to 1.
+        market: Lots, limits, sessions, T+n, shorts.
+        costs: Fee rates and slippage.
+        initial_cash: Money at the start, positive.
+        first: First bar that may trade and is graded; equity is flat before it.
+        lag: Bars from decision to fill; 0 is a same-bar fill.
+        hold: True opens, closes and flips only; False moves every position to its target.
+        mask: Bars on which rebalancing may trade, `[T]`; all of them by default.
+        tolerance: Weight difference that rebalancing leaves alone.
+        liquidate: Sell everything at the last close, as far as the market's rules allow.
+
+    Raises:
+        RunError: `backtest.invariant` if cash or a forbidden short would have been overdrawn. That
+            is a defect of the kernel, never of a strategy.
+    """
+    length, symbols = weights.shape
+    # Memory order matters to speed and to which compiled version numba picks.
+    bars = Bars(*map(np.ascontiguousarray, (fill, mark, adjust, weights, market.up, market.down)))
+    rules = Rules(
+        min_lot=market.min_lot,
+        step=market.step,
+        session=market.session,
+        kind=costs.kind,
+        transfer=costs.transfer,
+        stamp_buy=costs.stamp_buy,
+        stamp_sell=costs.stamp_sell,
+        commission=float(costs.commission),
+        commission_min=float(costs.commission_min),
+        slippage=float(costs.slippage),
+        t_plus=int(market.t_plus),
+        allow_short=bool(market.allow_short),
+        limited=market.up.shape[0] > 0,
+    )
+    account = Account(
+        cash=np.array([float(initial_cash)]),
+        sent=np.zeros(1, dtype=np.int64),
+        broken=np.zeros(1, dtype=np.bool_),
+        position=np.zeros(symbols),
+        last=np.zeros(symbols),
+        fresh=np.zeros(symbols),
+        fresh_on=np.full(symbols, LONG_AGO, dtype=np.int64),
+        unfilled=np.zeros((symbols, len(CAUSES)), dtype=np.int64),
+    )
+    scratch = Scratch(
+        closing=np.zeros(symbols, dtype=np.int64),
+        opening=np.zeros(symbols, dtype=np.int64),
+        want=np.zeros(symbols),
+        owned=np.zeros(symbols),
+        paid=np.zeros(symbols),
+        transfer=np.zeros(symbols),
+        duty=np.zeros(symbols),
+        asked=np.zeros(symbols),
+        sizes=np.zeros(symbols),
+    )
+    orders, cash, equity, exposure, broken = run(
+        bars,
+        rules,
+        account,
+        scratch,
+        np.empty(64 + 4 * symbols, dtype=ORDER_DTYPE),
+        int(first),
+        int(lag),
+        bool(hold),
+        np.ones(length, dtype=np.bool_) if mask is None else mask,
+        float(tolerance),
+        bool(liquidate),
+    )
+    if broken >= 0:
+        raise RunError(
+            "backtest.invariant",
+            f"a fill on bar {broken} would have overdrawn cash or position, or broken T+n",
+            remedy="this is a defect of the kit: please report the bundle and the range",
+        )
+    return Fills(
+        orders=orders,
+        cash=cash,
+        equity=equity,
+        exposure=exposure,
+        position=account.position,
+        unfilled=account.unfilled,
+    )

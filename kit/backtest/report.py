@@ -1,0 +1,237 @@
+"""`report.html`: one self-contained page, what could be wrong before what looks good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from kit.backtest.facts import Facts
+from kit.backtest.result import BacktestResult
+from kit.render import (
+    Section,
+    area_chart,
+    bar_chart,
+    format_number,
+    html_table,
+    line_chart,
+    page,
+    price_chart,
+)
+
+__all__ = ["build_report", "headline", "metric_rows"]
+
+_TRADES_SHOWN = 200
+_CHARTS_SHOWN = 12
+
+# metric -> label, unit, decimals, whether a plus sign is shown
+_METRICS: dict[str, tuple[str, str, int, bool]] = {
+    "total_return": ("总收益", "%", 2, True),
+    "annual_return": ("年化收益", "%", 2, True),
+    "max_drawdown": ("最大回撤", "%", 2, False),
+    "sharpe": ("夏普", "", 2, False),
+    "sortino": ("索提诺", "", 2, False),
+    "calmar": ("卡玛", "", 2, False),
+    "volatility": ("年化波动", "%", 2, False),
+    "trades": ("平仓笔数", "", 0, False),
+    "win_rate": ("胜率（扣费后）", "%", 1, False),
+    "profit_factor": ("盈亏比（扣费后）", "", 2, False),
+    "average_holding_days": ("平均持有（天）", "", 1, False),
+    "exposure": ("平均仓位", "%", 1, False),
+    "turnover": ("年换手", "倍", 2, False),
+    "beta": ("贝塔", "", 2, False),
+    "information_ratio": ("信息比率", "", 2, False),
+    "tracking_error": ("跟踪误差", "%", 2, False),
+}
+_CAUSES = {
+    "lot_too_small": "不足一手",
+    "no_cash": "资金不足",
+    "limit_up": "涨停买不进",
+    "limit_down": "跌停卖不出",
+    "halt": "停牌或无行情",
+    "t_plus_1": "T+1 当日不可卖",
+    "short_not_allowed": "不允许做空",
+}
+_COSTS = {"commission": "佣金", "transfer": "过户费", "stamp": "印花税", "slippage": "滑点"}
+_QUALITY = {"exact": "等价", "approximate": "近似", "partial": "部分覆盖"}
+
+
+def headline(result: BacktestResult) -> str:
+    """Say the result in one Chinese sentence."""
+    metrics = result.metrics.to_dict()
+    parts = [
+        f"{label} {_shown(metrics.get(name), unit, decimals, sign=sign)}"
+        for name, (label, unit, decimals, sign) in list(_METRICS.items())[:4]
+    ]
+    return f"{result.start} 至 {result.end}：{'，'.join(parts)}，成交 {len(result.trades)} 笔"
+
+
+def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return label and text of every defined metric, in report order."""
+    return [
+        (label, _shown(metrics[name], unit, decimals, sign=sign))
+        for name, (label, unit, decimals, sign) in _METRICS.items()
+        if metrics.get(name) is not None
+    ]
+
+
+def build_report(result: BacktestResult, facts: Facts) -> str:
+    """Return the report as one HTML document."""
+    sections = [
+        _verdict(result, facts),
+        _doubts(result, facts),
+        _curve(result),
+        _years(result),
+        _trades(result),
+        _costs(result),
+        _universe(result, facts),
+        _provenance(facts),
+    ]
+    return page(f"回测 {facts.ref}", sections, headline(result))
+
+
+def _verdict(result: BacktestResult, facts: Facts) -> Section:
+    needed, declared = facts.warmup_needed, facts.warmup_declared
+    guards = [
+        ("未来函数", "通过" if facts.lookahead.ok else "未通过", _leak_text(facts)),
+        (
+            "预热长度",
+            "通过" if facts.warmup_ok else "未通过",
+            f"实测需要 {needed} 根，声明 {'未声明' if declared is None else f'{declared} 根'}",
+        ),
+    ]
+    rows = metric_rows(result.metrics.to_dict())
+    html = html_table(guards, ("检查", "结果", "说明")) + html_table(rows, ("指标", "数值"), "lr")
+    return Section(heading="结论与检查", html=html)
+
+
+def _leak_text(facts: Facts) -> str:
+    verdict = facts.lookahead
+    if verdict.ok:
+        return f"截断到 {len(verdict.checked_dates)} 个日期，结果都不变"
+    leak = verdict.findings[0]
+    return f"{leak.symbol} 自 {leak.first_bad_date} 起，{leak.output} 随后来的数据改变"
+
+
+def _doubts(result: BacktestResult, facts: Facts) -> Section:
+    lines = list(result.notes)
+    if facts.synthetic:
+        lines.insert(0, "合成数据，不能作为证据")
+    if facts.universe_note:
+        lines.append(facts.universe_note)
+    items = "".join(f"<li>{escape(line)}</li>" for line in dict.fromkeys(lines))
+    html = f"<ul>{items}</ul>" if items else "<p>没有要特别说明的。</p>"
+    weak = [step for step in facts.steps if step.quality != "exact"]
+    if weak:
+        rows = [(step.name, _QUALITY[step.quality], "；".join(step.differences)) for step in weak]
+        html += html_table(rows, ("模型步骤", "离线替代", "与模型的差别"))
+    return Section(heading="可能让结果失真的地方", html=html)
+
+
+def _curve(result: BacktestResult) -> Section:
+    equity = result.equity
+    lines = {"策略": equity / result.initial_cash}
+    if result.benchmark is not None and result.benchmark_name:
+        level = result.benchmark.reindex(equity.index).dropna()
+        if len(level):
+            lines[result.benchmark_name] = level / level.iloc[0]
+    drawdown = equity / equity.cummax().clip(lower=result.initial_cash) - 1
+    html = line_chart(lines, title="净值", unit="") + area_chart(drawdown, title="回撤")
+    note = "" if len(lines) > 1 else "区间内没有可用的基准指数，不作比较。"
+    return Section(heading="净值与回撤", html=html, note=note)
+
+
+def _years(result: BacktestResult) -> Section:
+    last = result.equity.groupby(pd.DatetimeIndex(result.equity.index).year).last()
+    base = last.shift(1).fillna(result.initial_cash)
+    returns = last / base - 1
+    returns.index = returns.index.map(str)
+    rows = [
+        (year, format_number(value, unit="%", decimals=2, sign=True))
+        for year, value in returns.items()
+    ]
+    html = bar_chart(returns, title="分年收益") + html_table(rows, ("年份", "收益"), "lr")
+    return Section(heading="分年", html=html, note="首尾两年可能不足一年。")
+
+
+def _trades(result: BacktestResult) -> Section:
+    trades = result.trades
+    if not len(trades):
+        return Section(heading="交易", html="<p>没有成交。</p>")
+    shown = trades.head(_TRADES_SHOWN)
+    rows = [
+        (
+            trade["symbol"],
+            _day(trade["entry_time"]),
+            _day(trade["exit_time"]),
+            format_number(trade["size"], decimals=0),
+            format_number(trade["entry_price"], decimals=3),
+            format_number(trade["exit_price"], decimals=3),
+            format_number(trade["pnl"], decimals=2, sign=True),
+            format_number(trade["return"], unit="%", decimals=2, sign=True),
+        )
+        for trade in shown.to_dict("records")
+    ]
+    headers = ("代码", "买入", "卖出", "数量", "买价", "卖价", "盈亏（扣费后）", "收益")
+    html = html_table(rows, headers, "lllrrrrr")
+    charts = [
+        price_chart(
+            result.prices[symbol].dropna(),
+            title=str(symbol),
+            buys=list(group["entry_time"]),
+            sells=list(group["exit_time"].dropna()),
+        )
+        for symbol, group in list(trades.groupby("symbol"))[:_CHARTS_SHOWN]
+    ]
+    more = len(trades) - len(shown)
+    note = f"另有 {more} 笔见 trades.csv。" if more else ""
+    return Section(heading="交易", html="".join(charts) + html, note=note)
+
+
+def _costs(result: BacktestResult) -> Section:
+    costs = [
+        (_COSTS.get(name, name), format_number(value, decimals=2))
+        for name, value in result.costs.items()
+    ]
+    html = html_table(costs, ("费用", "合计"), "lr")
+    table = result.unfilled
+    rows = [
+        (symbol, _CAUSES.get(str(cause), str(cause)), int(count))
+        for symbol, row in table.iterrows()
+        for cause, count in row.items()
+        if count
+    ]
+    html += (
+        html_table(rows, ("代码", "未成交原因", "次数")) if rows else "<p>没有未成交的意图。</p>"
+    )
+    return Section(heading="成本与未成交", html=html)
+
+
+def _universe(result: BacktestResult, facts: Facts) -> Section:
+    used = len(result.prices.columns)
+    html = f"<p>要求 {len(facts.asked)} 只，使用 {used} 只，剔除 {len(result.dropped)} 只。</p>"
+    if result.dropped:
+        rows = [(one.symbol, one.name, one.reason) for one in result.dropped]
+        html += html_table(rows, ("代码", "名称", "原因"))
+    return Section(heading="股票池", html=html)
+
+
+def _provenance(facts: Facts) -> Section:
+    rows: list[tuple[str, str]] = [
+        ("版本", facts.ref),
+        ("生成时间", facts.created_at),
+        ("数据源", facts.source + ("（合成数据）" if facts.synthetic else "")),
+        *((f"{part} 指纹", digest[:16]) for part, digest in facts.fingerprints.items()),
+        *((name, version) for name, version in facts.versions.items()),
+    ]
+    return Section(heading="来源", html=html_table(rows, ("项目", "内容"), "ll"))
+
+
+def _shown(value: Any, unit: str, decimals: int, *, sign: bool) -> str:
+    return format_number(value, unit=unit, decimals=decimals, sign=sign)
+
+
+def _day(moment: Any) -> str:
+    return "持有中" if pd.isna(moment) else str(pd.Timestamp(moment).date())
