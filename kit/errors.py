@@ -320,4 +320,17 @@ CODES: dict[str, str] = {
     "lookahead.engine_failed": "Signal code raised an error while it was being checked.",
     "lookahead.bad_dates": "No date to check lies inside the panel.",
     "warmup.too_short": "A panel is too short to measure how much history is needed.",
+    # backtest
+    "backtest.bad_config": "config.json or the manifest lacks a value that a backtest needs.",
+    "backtest.bad_interval": "A bundle asks for a bar spacing that cannot be backtested.",
+    "backtest.bad_label": "A label of an evidence folder is not lower-case words with hyphens.",
+    "backtest.bad_range": "No bar lies in the range asked for.",
+    "backtest.bad_weights": "Signal code returned weights of a wrong type, symbol, date or size.",
+    "backtest.engine_failed": "Signal code raised an error during a backtest.",
+    "backtest.invariant": "A simulated fill would have overdrawn cash or position: a defect.",
+    "backtest.label_taken": "Evidence of that label exists for the day already.",
+    "backtest.needs_lab": "A vectorbt portfolio needs the lab extra, which is not installed.",
+    "backtest.same_bar": "A same-bar fill was asked for without a waiver.",
+    "backtest.too_short": "The warm-up leaves no bar to grade.",
+    "backtest.unknown_symbol": "A symbol is not part of a backtest.",
 }

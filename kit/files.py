@@ -254,7 +254,8 @@ def read_json_lines(path: Path) -> list[Any]:
         DataError: `file.bad_json` with `path:line`.
     """
     values = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    # Not splitlines(): U+2028 and its like may stand inside a JSON string.
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             values.append(parse_json(line, where=f"{path}:{number}"))
     return values

@@ -33,7 +33,7 @@ class Workspace:
     """A workspace by its root directory.
 
     Attributes:
-        root: Absolute path of the directory holding `INDEX.json`.
+        root: Absolute path of the directory holding `INDEX.json` and `strategies/`.
     """
 
     root: Path
@@ -182,14 +182,14 @@ def init_workspace(directory: Path) -> Workspace:
             target = root / source.relative_to(template_root())
             files.make_dir(target.parent)
             files.copy_file(source, target)
-    files.make_dir(root / "strategies")
-    files.write_text(root / "strategies" / ".gitkeep", "")
     files.write_text(root / ".gitignore", _GITIGNORE)
     files.write_text(root / ".gitattributes", "strategies/** -text\n")
-    # INDEX.json last: only a complete workspace is ever recognised as one.
     files.write_json(
         root / "INDEX.json", {"schema_version": "1.0", "updated_at": None, "strategies": {}}
     )
+    # strategies/ last: only a complete workspace is ever recognised as one.
+    files.make_dir(root / "strategies")
+    files.write_text(root / "strategies" / ".gitkeep", "")
     return Workspace(root)
 
 
@@ -215,7 +215,9 @@ def copy_workspace(source: Workspace, directory: Path) -> Workspace:
 
 
 def _is_workspace(path: Path) -> bool:
-    return (path / "INDEX.json").is_file() and (path / "strategies").is_dir()
+    # Without its INDEX.json it is still one: `kit registry rebuild` makes the file anew.
+    marks = ("INDEX.json", "config/markets.json")
+    return (path / "strategies").is_dir() and any((path / mark).is_file() for mark in marks)
 
 
 def _not_found(message: str) -> ConfigError:

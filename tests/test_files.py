@@ -181,3 +181,14 @@ def test_lock_is_exclusive(tmp_path: Path) -> None:
     with files.lock(path):
         assert attempt() == "file.locked"
     assert attempt() == "held"
+
+
+def test_json_lines_keep_odd_line_separators(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for value in ({"text": "a\u2028b\u0085c"}, {"text": "d"}):
+        files.append_json_line(path, value)
+    assert files.read_json_lines(path) == [{"text": "a\u2028b\u0085c"}, {"text": "d"}]
+    path.write_text('{"a": 1}\n{"a": \n')
+    with pytest.raises(DataError) as error:
+        files.read_json_lines(path)
+    assert error.value.where == f"{path}:2:1"

@@ -68,3 +68,8 @@ def test_copy_leaves_runs_behind(workspace: Workspace, tmp_path: Path) -> None:
     copy = copy_workspace(workspace, tmp_path / "scratch")
     assert not copy.runs.exists()
     assert copy.config("markets") == workspace.config("markets")
+
+
+def test_a_lost_index_leaves_a_workspace_that_can_be_rebuilt(workspace: Workspace) -> None:
+    workspace.index_path.unlink()
+    assert Workspace.find(workspace.strategies) == workspace

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kit.bundle.draft import new_draft
     from kit.bundle.findings import Finding, errors_of
     from kit.bundle.flow import daily_stages
-    from kit.bundle.freeze import CheckResult, FreezeChecks, FrozenVersion
+    from kit.bundle.frozen import CheckResult, FreezeChecks, FrozenVersion
     from kit.bundle.layout import Ref, Version, check_id, parse_ref
     from kit.bundle.lint import RULES
     from kit.bundle.manifest import Manifest
@@ -48,7 +48,7 @@ _HOMES = {
     "draft": ("new_draft",),
     "findings": ("Finding", "errors_of"),
     "flow": ("daily_stages",),
-    "freeze": ("CheckResult", "FreezeChecks", "FrozenVersion"),
+    "frozen": ("CheckResult", "FreezeChecks", "FrozenVersion"),
     "layout": ("Ref", "Version", "check_id", "parse_ref"),
     "lint": ("RULES",),
     "manifest": ("Manifest",),

@@ -9,142 +9,27 @@ failure before the end takes the version away again; a crash after the rename is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kit import files
 from kit.bundle.activations import Activation
 from kit.bundle.conversation import conversation_files, read_conversation
-from kit.bundle.diff import BUMPS, Bump, Change, VersionDiff, content_digest, diff
-from kit.bundle.draft import FIRST_VERSION, settle_draft
+from kit.bundle.draft import settle_draft
 from kit.bundle.findings import Finding, errors_of
-from kit.bundle.layout import DRAFT, Level, Version, check_id
+from kit.bundle.frozen import Check, CheckResult, FreezeChecks, FrozenVersion
+from kit.bundle.layout import DRAFT, check_id
 from kit.bundle.lint import lint
 from kit.bundle.model import Bundle, resolve
+from kit.bundle.numbering import Number, decide
 from kit.bundle.rebuild import entry_of, rebuild, strategy_value, version_dirs
 from kit.bundle.registry import VersionEntry, commit, locked, read_index, strategy_dir
 from kit.bundle.stage import Plan, clean_stale, stage
 from kit.clock import Clock, iso
-from kit.errors import AlreadyDone, BundleError, GuardError, KitError, StorageError, UsageError
+from kit.errors import AlreadyDone, BundleError, GuardError, KitError, StorageError
 from kit.workspace import Workspace
 
 __all__ = ["Check", "CheckResult", "FreezeChecks", "FrozenVersion", "freeze"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckResult:
-    """What one check of a draft said.
-
-    Attributes:
-        name: Short name, such as `evidence`.
-        ok: Whether it passed.
-        detail: What it found, one sentence.
-        mend: What to do when it did not pass.
-        blocking: Whether a failure stops the freeze; other failures are shown.
-        artifacts: Relative path -> bytes to put into the version, such as the executed notebook.
-    """
-
-    name: str
-    ok: bool
-    detail: str
-    mend: str = ""
-    blocking: bool = True
-    artifacts: Mapping[str, bytes] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the shape `--json` prints (artifacts by name)."""
-        value = {key: item for key, item in vars(self).items() if key != "artifacts"}
-        return {**value, "artifacts": sorted(self.artifacts)}
-
-
-Check = Callable[[Bundle], CheckResult]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreezeChecks:
-    """The checks that need rooms above this one; the job that freezes hands them in.
-
-    Attributes:
-        evidence: A backtest exists whose fingerprints equal the draft's.
-        lookahead: The lookahead guard passed on that same code.
-        warmup: The manifest's warm-up covers what was measured.
-        notebook: The authoring notebook re-executes clean; may return the executed copy.
-        advisory: Further checks; their own `blocking` decides.
-    """
-
-    evidence: Check
-    lookahead: Check
-    warmup: Check
-    notebook: Check
-    advisory: tuple[Check, ...] = ()
-
-    @property
-    def all(self) -> tuple[Check, ...]:
-        """Every check, in the order in which they run."""
-        return (self.evidence, self.lookahead, self.warmup, self.notebook, *self.advisory)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrozenVersion:
-    """A version that was just cut.
-
-    Attributes:
-        id: Strategy id.
-        version: Its number.
-        root: Its directory.
-        digest: SHA-256 of its checksums.txt.
-        parent_version: Version it was compared with; None for a first version.
-        bump: Bump taken; `first` for a first version.
-        computed_bump: Bump the differences demand; `first` for a first version.
-        changes: Differences to the parent.
-        checks: What each check said.
-        warnings: Lint findings that do not block.
-        activated: Whether it is now the active version.
-        notes: What happened beside the freeze itself.
-    """
-
-    id: str
-    version: str
-    root: Path
-    digest: str
-    parent_version: str | None
-    bump: str
-    computed_bump: str
-    changes: tuple[Change, ...]
-    checks: tuple[CheckResult, ...]
-    warnings: tuple[Finding, ...] = ()
-    activated: bool = False
-    notes: tuple[str, ...] = ()
-
-    @property
-    def ref(self) -> str:
-        """`id@version`."""
-        return f"{self.id}@{self.version}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the shape `--json` prints."""
-        return {
-            **vars(self),
-            "ref": self.ref,
-            "root": str(self.root),
-            "changes": [dict(vars(change)) for change in self.changes],
-            "checks": [check.to_dict() for check in self.checks],
-            "warnings": [finding.to_dict() for finding in self.warnings],
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Number:
-    """The version number decided on, and why."""
-
-    version: Version
-    parent: Path | None
-    bump: str
-    computed: str
-    changes: tuple[Change, ...]
-    known: frozenset[str]
 
 
 def freeze(
@@ -187,7 +72,7 @@ def freeze(
     notes = _healed(workspace, strategy_dir(workspace, id), clock)
     bundle, warnings = _linted(workspace, id, progress)
     author = who or bundle.manifest.provenance.created_by or "kit"
-    number = _decide(workspace, bundle, bump, first_version)
+    number = decide(workspace, bundle, bump, first_version)
     results = _run_checks(bundle, checks, progress)
     progress("stage")
     plan = Plan(
@@ -265,97 +150,6 @@ def _linted(
     return Bundle.open(draft), tuple(findings)
 
 
-def _decide(workspace: Workspace, draft: Bundle, bump: str, first_version: str | None) -> _Number:
-    """Choose the version number from the differences to the parent."""
-    if bump != "auto" and bump not in BUMPS[1:]:
-        raise UsageError(
-            "freeze.bad_bump",
-            f"{bump!r} is not a bump",
-            remedy=f"use auto, {', '.join(BUMPS[1:])}",
-        )
-    roots = version_dirs(draft.root.parent)
-    known = frozenset(root.name for root in roots)
-    if not roots:
-        return _Number(
-            version=Version.parse(first_version or FIRST_VERSION),
-            parent=None,
-            bump="first",
-            computed="first",
-            changes=(),
-            known=known,
-        )
-    if first_version is not None:
-        raise UsageError(
-            "freeze.not_first",
-            f"{draft.id} has versions already, {roots[0].name} the latest",
-            remedy="drop --first-version",
-        )
-    parent = _parent(draft, roots)
-    _refuse_identical(draft, roots)
-    found = diff(parent, draft.root)
-    if found.bump == "none":
-        raise _identical(draft, parent.name)
-    level = _level(draft, bump, found, parent.name)
-    version = Version.parse(parent.name).bumped(level)
-    if str(version) in known:
-        raise AlreadyDone(
-            "freeze.version_exists",
-            f"{draft.id}@{version} exists already, and the draft was made from {parent.name}",
-            where=workspace.relative(draft.root),
-            remedy=f"ask for a larger bump, or start again from {draft.id}@{roots[0].name}",
-        )
-    return _Number(
-        version=version,
-        parent=parent,
-        bump=level,
-        computed=found.bump,
-        changes=found.changes,
-        known=known,
-    )
-
-
-def _parent(draft: Bundle, roots: list[Path]) -> Path:
-    named = draft.manifest.provenance.parent_version
-    return next((root for root in roots if root.name == named), roots[0])
-
-
-def _level(draft: Bundle, bump: str, found: VersionDiff, parent: str) -> Level:
-    levels: dict[str, Level] = {"patch": "patch", "minor": "minor", "major": "major"}
-    if bump == "auto":
-        return levels[found.bump]
-    if _rank(bump) < _rank(found.bump):
-        forcing = "; ".join(change.text for change in found.forcing)
-        raise GuardError(
-            "freeze.bump_too_low",
-            f"the changes from {parent} demand {found.bump}, not {bump}: {forcing}",
-            where=draft.ref,
-            remedy=f"freeze with --bump {found.bump} or auto, or undo those changes",
-            details={"computed": found.bump, "forcing": [c.text for c in found.forcing]},
-        )
-    return levels[bump]
-
-
-def _rank(bump: Bump | str) -> int:
-    return [str(known) for known in BUMPS].index(bump)
-
-
-def _refuse_identical(draft: Bundle, roots: list[Path]) -> None:
-    mine = content_digest(draft.root)
-    for root in roots:
-        if content_digest(root) == mine:
-            raise _identical(draft, root.name)
-
-
-def _identical(draft: Bundle, version: str) -> GuardError:
-    return GuardError(
-        "freeze.identical",
-        f"the draft holds nothing that {draft.id}@{version} does not",
-        where=draft.ref,
-        remedy=f"change something, or use that version: kit registry activate {draft.id} {version}",
-        details={"version": version},
-    )
-
-
 def _run_checks(
     bundle: Bundle, checks: FreezeChecks, progress: Callable[[str], None]
 ) -> list[CheckResult]:
@@ -398,7 +192,7 @@ def _publish(
     workspace: Workspace,
     draft: Bundle,
     staging: Path,
-    number: _Number,
+    number: Number,
     author: str,
     why: str,
     activate: bool,

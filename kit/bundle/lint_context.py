@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -92,10 +93,22 @@ class Context:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """`manifest.json`, when its shape is right."""
-        if self.manifest_raw is None:
+        """`manifest.json`, when its shape is right but for keys nobody knows.
+
+        A typo beside an otherwise sound manifest must not hide what the other rules have to say.
+        """
+        raw = self.manifest_raw
+        if raw is None:
             return None
-        return self._read(layout.MANIFEST, lambda: Manifest.from_dict(self.manifest_raw))
+        found = self._read(layout.MANIFEST, lambda: Manifest.from_dict(raw))
+        error = self._problems.get(layout.MANIFEST)
+        if found is not None or error is None:
+            return found
+        pruned = copy.deepcopy(raw)
+        for problem in error.details.get("problems", ()):
+            if problem["message"] == "unknown key":
+                _remove(pruned, problem["path"])
+        return self._read(layout.MANIFEST, lambda: Manifest.from_dict(pruned))
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
@@ -154,6 +167,17 @@ class Context:
         except BundleError as error:
             self._problems.setdefault(path, error)
             return None
+
+
+def _remove(value: Any, dotted: str) -> None:
+    """Delete the key at a dotted path, where it can be reached."""
+    *parents, last = re.findall(r"[^.\[\]]+", dotted)
+    try:
+        for part in parents:
+            value = value[int(part) if isinstance(value, list) else part]
+        del value[last]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return  # a key with dots in its name stays, and so does the manifest unread
 
 
 def line_in(error: BundleError) -> int | None:

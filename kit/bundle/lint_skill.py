@@ -149,9 +149,9 @@ def _unknown(context: Context, span: str) -> str | None:
 
 
 def _unknown_tool(context: Context, server: str, tool: str) -> str | None:
-    locked = {
-        m.name: m for m in (context.manifest.env_lock.required_mcps if context.manifest else ())
-    }
+    if context.manifest is None:
+        return None
+    locked = {mcp.name: mcp for mcp in context.manifest.env_lock.required_mcps}
     if server in locked:
         names = [used.tool_name for used in locked[server].tools_used]
         if tool in names:

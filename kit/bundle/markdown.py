@@ -38,7 +38,7 @@ class Section:
     @property
     def key(self) -> str:
         """The title in lower case, without a trailing parenthesis and with single spaces."""
-        bare = re.sub(r"\s*[((].*$", "", self.title)
+        bare = re.sub(r"\s*[(（].*$", "", self.title)
         return re.sub(r"\s*/\s*", " / ", " ".join(bare.lower().split()))
 
 

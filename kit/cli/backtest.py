@@ -12,6 +12,9 @@ from kit.clock import SystemClock, parse_date
 @click.argument("ref", metavar="ID[@VERSION|@draft]")
 @click.option("--start", help="First date, YYYY-MM-DD [default: the bundle's config].")
 @click.option("--end", help="Last date, YYYY-MM-DD [default: the bundle's config].")
+@click.option(
+    "--symbols", help="Symbols to trade, joined by commas [default: the bundle's config]."
+)
 @click.option("--label", help="Name of the evidence folder [default: iter-N].")
 @output.json_option
 @click.pass_obj
@@ -20,6 +23,7 @@ def backtest(
     ref: str,
     start: str | None,
     end: str | None,
+    symbols: str | None,
     label: str | None,
     as_json: bool,
 ) -> None:
@@ -32,6 +36,7 @@ def backtest(
         ref,
         start=None if start is None else parse_date(start),
         end=None if end is None else parse_date(end),
+        symbols=None if symbols is None else symbols.split(","),
         label=label,
         clock=SystemClock(),
         progress=output.progress_to_stderr(),

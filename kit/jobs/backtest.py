@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -40,6 +40,7 @@ def backtest(
     *,
     start: date | None = None,
     end: date | None = None,
+    symbols: Sequence[str] | None = None,
     label: str | None = None,
     clock: Clock,
     source: str = "sample",
@@ -55,6 +56,7 @@ def backtest(
         ref: `id` (the active version), `id@version` or `id@draft`.
         start: First session; the bundle's `config.json` when None.
         end: Last session; the bundle's `config.json` when None.
+        symbols: Symbols to trade; the bundle's `config.json` when None.
         label: Name of the evidence; `iter-N` when None.
         clock: Gives the evidence its time.
         source: Name of the bar source.
@@ -71,7 +73,7 @@ def backtest(
     bundle = resolve(workspace, ref)
     first, last = _range(bundle, start, end)
     bars = open_source(workspace, source)
-    panel, universe = _panel(bundle, bars, first, last)
+    panel, universe = _panel(bundle, bars, symbols or bundle.config["codes"], first, last)
     progress("simulate")
     manifest, config = bundle.manifest, bundle.config
     evaluation = config.get("evaluation_start_date")
@@ -122,7 +124,7 @@ def _range(bundle: Bundle, start: date | None, end: date | None) -> tuple[date, 
 
 
 def _panel(
-    bundle: Bundle, bars: BarSource, first: date, last: date
+    bundle: Bundle, bars: BarSource, symbols: Sequence[str], first: date, last: date
 ) -> tuple[MarketPanel, Universe]:
     contract = bundle.manifest.data_contract
     interval = str(bundle.config.get("interval", "1D"))
@@ -133,7 +135,7 @@ def _panel(
             where="config.json: interval",
             remedy=f"use one of: {', '.join(_INTERVALS)}",
         )
-    selector = {"symbols": list(bundle.config["codes"])}
+    selector = {"symbols": list(symbols)}
     universe = resolve_universe(bars, contract.market, selector, last, since=first)
     if not universe.got:
         covered = bars.coverage(contract.market)

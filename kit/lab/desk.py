@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tempfile
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,7 @@ class Desk:
         *,
         start: str | date | None = None,
         end: str | date | None = None,
+        symbols: Sequence[str] | None = None,
         label: str | None = None,
     ) -> BacktestResult:
         """Backtest the open draft, or a version; the evidence is written beside it."""
@@ -172,6 +174,7 @@ class Desk:
             ref or f"{self._open()}@draft",
             start=_day(start),
             end=_day(end),
+            symbols=symbols,
             label=label,
             clock=self.clock,
         )

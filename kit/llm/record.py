@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kit import files
+from kit.llm.client import Completion
 from kit.llm.mode import provider_key
+from kit.llm.spec import StepResult, StepSpec, render_request
 
-__all__ = ["Recorder", "redacted"]
+__all__ = ["Recorder", "record_line", "redacted"]
 
 _MASK = "***"
 # The forms in which keys turn up in texts: bearer headers, and the common prefixes of keys.
@@ -61,3 +63,52 @@ def redacted(value: Any, secrets: Iterable[str] = ()) -> Any:
     if isinstance(value, list | tuple):
         return [redacted(item, secrets) for item in value]
     return value
+
+
+def record_line(
+    spec: StepSpec,
+    inputs: Mapping[str, Any],
+    result: StepResult,
+    completion: Completion | None,
+    ordinal: int,
+) -> dict[str, Any]:
+    """Return the line of `llm.jsonl` for one result."""
+    try:
+        request: dict[str, Any] = {
+            "messages": [dict(m) for m in render_request(spec, inputs, 0).messages],
+            "response_format": {"type": "json_object"},
+        }
+    except (TypeError, ValueError):
+        request = {"messages": [], "response_format": {}}
+    params = {
+        "temperature": spec.temperature,
+        "max_tokens": spec.max_tokens,
+        "timeout_sec": spec.timeout_sec,
+    }
+    digest = files.canonical_json({"model": spec.model, "params": params, "request": request})
+    text = completion.text if completion else None
+    return {
+        "step": spec.name,
+        "ordinal": ordinal,
+        "mode": str(result.mode),
+        "quality": result.quality,
+        "model": spec.model,
+        "answered_by": completion.model if completion else None,
+        "params": params,
+        "request": request,
+        "request_sha256": files.sha256_bytes(digest),
+        "prompt_sha256": files.sha256_bytes(spec.system.encode()),
+        "response": text,
+        "response_sha256": None if text is None else _text_digest(text),
+        "finish_reason": completion.finish_reason if completion else None,
+        "value": result.value,
+        "verdict": result.failure.kind if result.failure else "ok",
+        "message": result.failure.message if result.failure else "",
+        "usage": result.usage.to_dict(),
+        "calls": result.calls,
+        "latency_sec": result.latency_sec,
+    }
+
+
+def _text_digest(text: str) -> str:
+    return files.sha256_bytes(text.encode("utf-8", "surrogatepass"))

@@ -21,9 +21,8 @@ from kit.screen.steps import (
     filter_check,
     filter_inputs,
     read_sectors,
-    tell_failures,
-    tell_offline,
 )
+from kit.screen.tell import tell_data, tell_failures, tell_offline, tell_rejected
 
 __all__ = [
     "EMPTY_UNIVERSE",
@@ -56,8 +55,10 @@ __all__ = [
     "run_rule",
     "screen_card",
     "screen_title",
+    "tell_data",
     "tell_failures",
     "tell_offline",
+    "tell_rejected",
     "ungrounded",
     "window_start",
 ]

@@ -164,7 +164,8 @@ def _pick(number: int, explained: Explained, facts: CardFacts) -> Block:
     money = "价格未知" if price is None else amount(price, facts.currency)
     if price is not None and pick.symbol in facts.restated:
         money += "（前复权价）"
-    head = f"{number}. {code_of(pick.symbol)} {pick.name}".rstrip()
+    name = "" if pick.name == pick.symbol else f" {pick.name}"
+    head = f"{number}. {code_of(pick.symbol)}{name}"
     confidence = CONFIDENCE.get(explained.confidence or "")
     source = REASON_MODES[explained.reason_mode] + (f"·置信{confidence}" if confidence else "")
     return _block(

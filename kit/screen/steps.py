@@ -1,16 +1,13 @@
-"""The LLM steps of a screen: their inputs, what their answers mean, and how failures are told."""
+"""The LLM steps of a screen: their inputs, and what their answers mean."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kit.degradation import ReportBuilder, failure_label
-from kit.llm import Mode, StepResult, StepSpec
+from kit.llm import Mode, StepSpec
 from kit.screen.picks import Candidate
-from kit.screen.wording import CAUSES
 from kit.text import clip, one_line
 
 __all__ = [
@@ -19,14 +16,11 @@ __all__ = [
     "filter_check",
     "filter_inputs",
     "read_sectors",
-    "tell_failures",
-    "tell_offline",
 ]
 
 _SECTOR_KEYS = ("focus_sectors", "sector_filter", "sectors")
 _MAX_SECTORS = 20
 _MAX_SECTOR_TEXT = 20
-_LIMITS = {"limit_exceeded": "limit_exceeded", "runtime_exceeded": "runtime_exceeded"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,64 +117,3 @@ def explanation_inputs(
             "news_window": dict(news),
         },
     }
-
-
-def tell_offline(report: ReportBuilder, spec: StepSpec, cause: str) -> str:
-    """Record that a step's stand-in answers, and return the action the policy takes.
-
-    Args:
-        report: The run's report.
-        spec: The step.
-        cause: Why no model is asked, as `kit.llm.offline_cause` says it.
-    """
-    return report.add(
-        "llm_offline_equivalent",
-        step=spec.name,
-        quality=spec.quality,
-        cause=CAUSES[cause],
-        # Measured from recorded pairs of answers; there are none of this step yet.
-        agreement="未测",
-    )
-
-
-def tell_failures(
-    report: ReportBuilder, step: str, results: Sequence[StepResult], runtime_sec: float
-) -> set[str]:
-    """Record the failures of a step's answers, one entry a trigger.
-
-    Returns:
-        The actions the policy takes; empty when nothing failed.
-    """
-    kinds = Counter(result.failure.kind for result in results if result.failure)
-    messages = [result.failure.message for result in results if result.failure]
-    total = len(results)
-    actions = set()
-    for kind, trigger in _LIMITS.items():
-        if kinds[kind]:
-            limit = f"{runtime_sec:g} 秒" if kind == "runtime_exceeded" else _first(results, kind)
-            actions.add(
-                report.add(trigger, step=step, failed=kinds[kind], total=total, limit=limit)
-            )
-    others = [(kind, count) for kind, count in kinds.most_common() if kind not in _LIMITS]
-    if others:
-        failed = sum(count for _, count in others)
-        labels = [
-            failure_label(kind) if len(others) == 1 else f"{failure_label(kind)} {count} 次"
-            for kind, count in others
-        ]
-        actions.add(
-            report.add(
-                "llm_step_failed",
-                step=step,
-                failed=failed,
-                total=total,
-                kind=labels,
-                messages=messages[:3],
-            )
-        )
-    return actions
-
-
-def _first(results: Sequence[StepResult], kind: str) -> str:
-    """Return the message of the first failure of a kind."""
-    return next(r.failure.message for r in results if r.failure and r.failure.kind == kind)

@@ -260,6 +260,20 @@ def test_findings_come_all_at_once_with_their_lines(draft: Path) -> None:
     assert '"env_lck"' in lines[place.line - 1]
 
 
+def test_a_typo_hides_no_other_finding(draft: Path) -> None:
+    for name in ("unknown-key", "branch-pin", "lost-stage", "unlocked-tool"):
+        BROKEN[name][0](draft)
+    data("manifest.json", *MCP, "tools_usd", value=[])(draft)
+    assert [f.rule for f in lint(draft, draft=True)] == [
+        "skill.flow", "skill.reference", "manifest.source", "manifest.schema", "manifest.schema"
+    ]  # fmt: skip
+
+
+def test_a_wrong_type_brings_no_follow_up_findings(draft: Path) -> None:
+    BROKEN["wrong-type"][0](draft)
+    assert {f.rule for f in lint(draft, draft=True)} == {"manifest.schema"}
+
+
 def test_a_locked_server_stands_once(draft: Path, builder: ModuleType) -> None:
     mcp = builder.manifest("tiny-pullback")["env_lock"]["required_mcps"][0]
     data("manifest.json", "env_lock", "required_mcps", value=[mcp, mcp])(draft)

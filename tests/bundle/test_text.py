@@ -100,6 +100,7 @@ def test_headings_in_fences_are_text() -> None:
     ]
     assert "### Deep\nx" in found[1].text
     assert found[3].key == "two"
+    assert sections("## Task（任务）", 1)[0].key == "task"
 
 
 def test_numbered_items_carry_their_continuations() -> None:

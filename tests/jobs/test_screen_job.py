@@ -144,6 +144,53 @@ def test_a_closed_day_leaves_a_receipt_and_sends_nothing(
     assert claims(store) == 0
 
 
+# unattended, an impossible request still owes a card; no kernel is needed for it
+
+
+@pytest.mark.parametrize(
+    ("ref", "spoiled", "named", "word"),
+    [
+        ("tiny-scren", "", "tiny-scren@unknown", "tiny-scren"),
+        ("tiny-screen@9.9.9", "", "tiny-screen@9.9.9", "9.9.9"),
+        ("tiny-screen", "INDEX.json", "tiny-screen@unknown", "INDEX.json"),
+        ("tiny-screen", "config/llm.json", "tiny-screen@0.1.0", "config/llm.json"),
+        ("tiny-screen", "config/calendars.json", "tiny-screen@0.1.0", "config/calendars.json"),
+    ],
+)
+def test_an_unattended_request_that_cannot_run_says_so_on_a_card(
+    ran: Callable[..., ScreenOutcome],
+    screen_frozen: Make,
+    workspace: Workspace,
+    ref: str,
+    spoiled: str,
+    named: str,
+    word: str,
+) -> None:
+    screen_frozen(TWO)
+    if spoiled:
+        (workspace.root / spoiled).write_text("{", encoding="utf-8")
+    stream = io.StringIO()
+    result = ran(ref, cron=True, stream=stream)
+    assert (result.status, result.exit_code, result.ref) == ("failed", 0, named)
+    text = stream.getvalue()
+    assert text.startswith(f"{named} 9月19日(周四)")
+    assert "🔴 今日无可推送候选" in text
+    assert "D-053" in text
+    assert word in text
+
+
+def test_broken_channels_still_leave_a_card_unattended(
+    ran: Callable[..., ScreenOutcome], screen_frozen: Make, workspace: Workspace
+) -> None:
+    screen_frozen(TWO)
+    (workspace.config_dir / "channels.json").write_text("{", encoding="utf-8")
+    result = ran("tiny-scren", cron=True, stream=io.StringIO())
+    assert [(r.channel, r.state) for r in result.receipts] == [
+        ("file", "sent"),
+        ("console", "sent"),
+    ]
+
+
 # exit codes
 
 
@@ -271,14 +318,17 @@ def test_a_draft_goes_nowhere_unless_asked(
 
 @pytest.mark.kernel
 def test_a_tampered_version_delivers_its_empty_loud_card(
-    ran: Callable[..., ScreenOutcome], screen_frozen: Make, workspace: Workspace
+    ran: Callable[..., ScreenOutcome], screen_frozen: Make, workspace: Workspace, tmp_path: Path
 ) -> None:
-    screen_frozen("open('/tmp/never', 'w')\nreturn []")
+    screen_frozen(TWO)
+    marker = tmp_path / "it-ran"
     engine = workspace.strategies / "tiny-screen" / "0.1.0" / "code" / "signal_engine.py"
     engine.chmod(0o644)
-    engine.write_text(engine.read_text(encoding="utf-8") + "#", encoding="utf-8")
+    changed = engine.read_text(encoding="utf-8") + f"\nopen({str(marker)!r}, 'w')\n"
+    engine.write_text(changed, encoding="utf-8")
     stream = io.StringIO()
     result = ran(stream=stream)
+    assert not marker.exists()
     assert (result.status, result.exit_code) == ("degraded", 4)
     error = result.error()
     assert error is not None

@@ -16,6 +16,7 @@ from kit.clock import FixedClock
 from kit.degradation import DegradationReport
 from kit.errors import RegistryError, RunError, UsageError
 from kit.jobs.screen_stages import ScreenRun
+from kit.jobs.screen_steps import StepRunner
 from kit.jobs.view import View
 from kit.llm import CallError, Completion, Request
 from kit.workspace import Workspace
@@ -471,7 +472,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fake], Fake]:
     def use(fake: Fake) -> Fake:
         monkeypatch.delenv("KIT_MODE")
         monkeypatch.setenv("DEEPSEEK_API_KEY", "test-key")
-        monkeypatch.setattr(ScreenRun, "_model", lambda _: fake)
+        monkeypatch.setattr(StepRunner, "model", lambda _: fake)
         return fake
 
     return use

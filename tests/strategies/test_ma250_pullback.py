@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +242,23 @@ def test_a_screen_needs_260_bars_and_not_one_more(engine: Any, frames: Frames) -
     short = {symbol: frame.iloc[-259:] for symbol, frame in recent.items()}
     assert engine.screen_today(short, "2020-02-27") == []
     assert engine.screen_panel(Wide(short), "2020-02-27") == []
+
+
+def test_a_weight_rests_on_299_bars_and_not_one_more(
+    engine: Any, frames: Frames, bundle_root: Path
+) -> None:
+    """An entry 39 bars ago still holds, and it needed 260 bars of its own."""
+    manifest = json.loads((bundle_root / "manifest.json").read_text(encoding="utf-8"))
+    declared = manifest["data_contract"]["warmup_bars"]
+    frame = set_price(rising(340), 270, 340, 108.0).iloc[:309]  # the last entry is at bar 269
+    assert declared == 299
+    assert held(engine, frame.iloc[-declared:])[-1] is held(engine, frame)[-1] is True
+    assert held(engine, frame.iloc[-declared + 1 :])[-1] is False
+    for bars in frames.values():
+        whole = engine.generate({"X": bars})["X"]
+        for rows in range(declared, len(bars), 23):
+            recent = engine.generate({"X": bars.iloc[rows - declared : rows]})["X"]
+            assert recent.iloc[-1] == whole.iloc[rows - 1]
 
 
 def test_bars_after_today_are_not_looked_at(engine: Any, frames: Frames) -> None:

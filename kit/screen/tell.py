@@ -1,0 +1,119 @@
+"""What of a screen did not run as designed, told to the degradation report.
+
+Each function looks at one stage, records one entry a trigger, and leaves the words and the action
+to the policy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kit.degradation import ReportBuilder, failure_label
+from kit.llm import StepResult, StepSpec
+from kit.screen.data import ScreenData
+from kit.screen.picks import Rejected
+from kit.screen.wording import CAUSES, time_text
+
+if TYPE_CHECKING:
+    from kit.market import Calendar
+
+__all__ = ["tell_data", "tell_failures", "tell_offline", "tell_rejected"]
+
+_LIMITS = {"limit_exceeded": "limit_exceeded", "runtime_exceeded": "runtime_exceeded"}
+
+
+def tell_data(report: ReportBuilder, data: ScreenData, calendar: Calendar) -> None:
+    """Record what the data stage found: an unknown calendar, age, missing fields, nobody left."""
+    if calendar.is_session(data.day) is None:
+        report.add("calendar_unknown", date=data.day, known_until=calendar.known_until)
+    # A policy that names no tolerance tolerates nothing.
+    allowed = report.policy.rule("data_freshness_violation").params.get("max_lag_minutes", 0)
+    if data.lag_minutes > allowed:
+        report.add(
+            "data_freshness_violation",
+            lag_minutes=data.lag_minutes,
+            max_lag_minutes=allowed,
+            data_time=time_text(data.data_time),
+            expected_time=time_text(data.expected_time),
+        )
+    for name, symbols in data.missing.items():
+        report.add("required_field_missing", count=len(symbols), symbols=symbols, field=name)
+    if data.panel is None:
+        universe = data.universe
+        report.add(
+            "data_unavailable",
+            error=f"要求 {universe.asked} 只，取到 {universe.got} 只，没有一只可参与筛选"
+            f"（最近一根 {data.data_date}）",
+        )
+
+
+def tell_rejected(report: ReportBuilder, rejected: Sequence[Rejected]) -> None:
+    """Record what the rule returned and is not taken, one entry for each thing that is wrong."""
+    by_field: dict[str, list[str]] = {}
+    for reject in rejected:
+        by_field.setdefault(reject.field, []).append(reject.symbol)
+    for name, symbols in by_field.items():
+        report.add("required_field_missing", count=len(symbols), symbols=symbols, field=name)
+
+
+def tell_offline(report: ReportBuilder, spec: StepSpec, cause: str) -> str:
+    """Record that a step's stand-in answers, and return the action the policy takes.
+
+    Args:
+        report: The run's report.
+        spec: The step.
+        cause: Why no model is asked, as `kit.llm.offline_cause` says it.
+    """
+    return report.add(
+        "llm_offline_equivalent",
+        step=spec.name,
+        quality=spec.quality,
+        cause=CAUSES[cause],
+        # Measured from recorded pairs of answers; there are none of this step yet.
+        agreement="未测",
+    )
+
+
+def tell_failures(
+    report: ReportBuilder, step: str, results: Sequence[StepResult], runtime_sec: float
+) -> set[str]:
+    """Record the failures of a step's answers, one entry a trigger.
+
+    Returns:
+        The actions the policy takes; empty when nothing failed.
+    """
+    kinds = Counter(result.failure.kind for result in results if result.failure)
+    messages = [result.failure.message for result in results if result.failure]
+    total = len(results)
+    actions = set()
+    for kind, trigger in _LIMITS.items():
+        if kinds[kind]:
+            limit = f"{runtime_sec:g} 秒" if kind == "runtime_exceeded" else _first(results, kind)
+            actions.add(
+                report.add(trigger, step=step, failed=kinds[kind], total=total, limit=limit)
+            )
+    others = [(kind, count) for kind, count in kinds.most_common() if kind not in _LIMITS]
+    if others:
+        failed = sum(count for _, count in others)
+        labels = [
+            failure_label(kind) if len(others) == 1 else f"{failure_label(kind)} {count} 次"
+            for kind, count in others
+        ]
+        actions.add(
+            report.add(
+                "llm_step_failed",
+                step=step,
+                failed=failed,
+                total=total,
+                kind=labels,
+                messages=messages[:3],
+            )
+        )
+    return actions
+
+
+def _first(results: Sequence[StepResult], kind: str) -> str:
+    """Return the message of the first failure of a kind."""
+    return next(r.failure.message for r in results if r.failure and r.failure.kind == kind)
