@@ -333,4 +333,11 @@ CODES: dict[str, str] = {
     "backtest.same_bar": "A same-bar fill was asked for without a waiver.",
     "backtest.too_short": "The warm-up leaves no bar to grade.",
     "backtest.unknown_symbol": "A symbol is not part of a backtest.",
+    # command line and lab
+    "bundle.no_parent": "There is no frozen version to compare with.",
+    "lab.bad_path": "A path does not name a file of the open draft.",
+    "lab.no_draft": "A lab function needs an open draft.",
+    "lab.no_runs": "There is no run to load yet.",
+    "lab.usage": "A magic or lab function was called without what it needs.",
+    "run.no_record": "A run left no record to run again from.",
 }

@@ -19,7 +19,7 @@ __all__ = ["cli", "main"]
 
 # command -> (module, attribute, one line for --help); the order is the order of --help.
 _COMMANDS: dict[str, tuple[str, str, str]] = {
-    "init": ("kit.cli.workspace", "init", "Make a new workspace."),
+    "init": ("kit.cli.workspace", "init", "Make a working workspace."),
     "new": ("kit.cli.bundle", "new", "Start a draft from a frozen version."),
     "list": ("kit.cli.registry", "list_strategies", "List strategies and their versions."),
     "lint": ("kit.cli.bundle", "lint", "Check a draft or a version against every rule."),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from kit.errors import KitError
+from kit.errors import AlreadyDone, KitError
 from kit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "message",
     "progress_to_stderr",
     "run_progress",
+    "show_already",
     "show_error",
     "show_outcome",
     "table",
@@ -137,6 +138,15 @@ def show_outcome(
         return show_error(error, as_json=False, debug=False)
     message(f"next: kit show {run.run_id}")
     return code
+
+
+def show_already(error: AlreadyDone, *, as_json: bool) -> int:
+    """Show that unattended work was done before, or is under way: exit 0."""
+    if as_json:
+        emit_json({"status": "already_done", "error": error.to_dict()})
+    else:
+        message(str(error))
+    return 0
 
 
 def table(

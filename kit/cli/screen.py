@@ -9,6 +9,7 @@ import click
 
 from kit.cli import output
 from kit.clock import SystemClock
+from kit.errors import AlreadyDone
 
 __all__ = ["perform", "screen"]
 
@@ -62,16 +63,22 @@ def perform(session: output.Session, ref: str, *, as_json: bool, **options: Any)
     from kit.state import Store
 
     workspace = session.workspace()
-    done = run_screen(
-        workspace,
-        ref,
-        clock=SystemClock(),
-        store=Store(workspace.state_path),
-        # stdout is the result: the JSON document, or the card itself.
-        stream=sys.stderr if as_json else sys.stdout,
-        progress=output.run_progress(),
-        **options,
-    )
+    try:
+        done = run_screen(
+            workspace,
+            ref,
+            clock=SystemClock(),
+            store=Store(workspace.state_path),
+            # stdout is the result: the JSON document, or the card itself.
+            stream=sys.stderr if as_json else sys.stdout,
+            progress=output.run_progress(),
+            **options,
+        )
+    except AlreadyDone as error:
+        # Unattended, a second fire is as it should be.
+        if not options.get("cron"):
+            raise
+        return output.show_already(error, as_json=as_json)
     head = {"status": done.status, "ref": done.ref, "date": str(done.day), "reason": done.reason}
     return output.show_outcome(
         head, done.run, done.result, done.error(), as_json=as_json, workspace=workspace

@@ -9,6 +9,7 @@ import click
 
 from kit.cli import output
 from kit.clock import SystemClock, parse_instant
+from kit.errors import AlreadyDone
 
 __all__ = ["perform", "slot"]
 
@@ -67,16 +68,22 @@ def perform(
     from kit.state import Store
 
     workspace = session.workspace()
-    done = run_slot(
-        workspace,
-        market,
-        now=None if now is None else parse_instant(now),
-        clock=SystemClock(),
-        store=Store(workspace.state_path),
-        stream=sys.stderr if as_json else sys.stdout,
-        progress=output.run_progress(),
-        **options,
-    )
+    try:
+        done = run_slot(
+            workspace,
+            market,
+            now=None if now is None else parse_instant(now),
+            clock=SystemClock(),
+            store=Store(workspace.state_path),
+            stream=sys.stderr if as_json else sys.stdout,
+            progress=output.run_progress(),
+            **options,
+        )
+    except AlreadyDone as error:
+        # Unattended, a second fire is as it should be.
+        if not options.get("cron"):
+            raise
+        return output.show_already(error, as_json=as_json)
     head = {
         "status": done.status,
         "market": done.market,

@@ -14,7 +14,10 @@ from kit.workspace import init_workspace
 @click.argument("directory", type=click.Path(path_type=Path))
 @output.json_option
 def init(directory: Path, as_json: bool) -> None:
-    """Make a working workspace in a new or empty DIRECTORY."""
+    """Make a working workspace.
+
+    DIRECTORY is new, or empty.
+    """
     workspace = init_workspace(directory)
     if as_json:
         output.emit_json({"workspace": str(workspace.root)})

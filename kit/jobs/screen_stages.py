@@ -329,7 +329,7 @@ class ScreenRun:
         returned = screen.run_rule(
             bundle.engine(),
             bundle.manifest.execution.screen_method,
-            _with_securities(data),
+            data.panel,
             data.data_date,
             self._sectors,
             self._limit(),
@@ -567,13 +567,6 @@ class ScreenRun:
         if self.data is None:
             raise _out_of_order("load_data")
         return self.data
-
-
-def _with_securities(data: ScreenData) -> Any:
-    """Return the panel with names and industries at hand, for rules that look at sectors."""
-    panel: Any = data.panel
-    panel.securities = dict(data.securities)
-    return panel
 
 
 def _files_of(error: BundleError) -> list[str]:

@@ -36,7 +36,7 @@ from kit.market.bars import BAR_COLUMNS, PRICE_COLUMNS, fingerprint_frame
 from kit.market.columns import BarColumns, Codes, Floats
 
 if TYPE_CHECKING:
-    from kit.market.sources import BarSource
+    from kit.market.sources import BarSource, Security
 
 __all__ = ["ADJUSTMENTS", "MarketPanel", "load_panel"]
 
@@ -56,6 +56,7 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         interval: `1d`, `1m`, ...
         adjustment: One of `ADJUSTMENTS`.
         source: Name of the source that served the bars.
+        securities: What the source knows of the symbols, for rules that look at industries.
         synthetic: Whether the bars are generated rather than observed.
     """
 
@@ -67,6 +68,7 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         adjustment: str,
         interval: str = "1d",
         source: str = "",
+        securities: Iterable[Security] = (),
         synthetic: bool = False,
         anchor: date | None = None,
     ) -> None:
@@ -74,6 +76,7 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         self.interval = interval
         self.adjustment = adjustment
         self.source = source
+        self.securities = {security.symbol: security for security in securities}
         self.synthetic = synthetic
         self._anchor = anchor
         self._columns = columns
@@ -441,6 +444,7 @@ def load_panel(
         adjustment=adjustment,
         interval=interval,
         source=source.name,
+        securities=source.securities(market),
         synthetic=source.synthetic,
         anchor=anchor,
     )

@@ -347,7 +347,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32 - 1), options=OPTIONS)
 def test_agrees_with_the_slow_simulator(

@@ -136,7 +136,7 @@ def test_records_of_a_ruled_market_give_the_same_curve_in_vectorbt(vectorbt: Any
             close, freq="1D", group_by=np.zeros(symbols, dtype=int)
         )
         portfolio = vectorbt.Portfolio(
-            wrapper, close, records, np.zeros(0, dtype=log_dt), np.array([CASH]), True
+            wrapper, close, records, np.zeros(0, dtype=log_dt), np.array([CASH]), cash_sharing=True
         )
         value = portfolio.value().to_numpy()
         cash = portfolio.cash().to_numpy()

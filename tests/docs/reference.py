@@ -35,8 +35,14 @@ This page is written by `python tests/docs/reference.py`; a test keeps it true.
 def page() -> str:
     """Return the page."""
     parts = [HEAD]
+    settings = {
+        "terminal_width": 96,
+        "max_content_width": 96,
+        "help_option_names": ["-h", "--help"],
+    }
     for name, command in walk(cli, "kit"):
-        with click.Context(command, info_name=name, terminal_width=96, max_content_width=96) as ctx:
+        ctx = click.Context(command, info_name=name, **settings)
+        with ctx:
             parts.append(f"\n## {name}\n\n```\n{command.get_help(ctx)}\n```\n")
     return "".join(parts)
 
