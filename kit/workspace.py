@@ -194,7 +194,7 @@ def init_workspace(directory: Path) -> Workspace:
 
 
 def copy_workspace(source: Workspace, directory: Path) -> Workspace:
-    """Copy a workspace without its runs: what a scratch session or a trial works in.
+    """Copy a workspace without its runs and drafts: what a scratch session works in.
 
     Raises:
         ConfigError: `workspace.not_empty`.
@@ -203,7 +203,7 @@ def copy_workspace(source: Workspace, directory: Path) -> Workspace:
     if root.exists() and any(root.iterdir()):
         raise ConfigError("workspace.not_empty", "the directory is not empty", where=str(root))
     root.mkdir(parents=True, exist_ok=True)
-    ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", "draft")
     for part in (*_TEMPLATE_PARTS, "strategies"):
         if (source.root / part).is_dir():
             shutil.copytree(source.root / part, root / part, ignore=ignore)

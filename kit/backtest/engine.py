@@ -108,7 +108,9 @@ def run_backtest(
         setup=setup,
         fills=setup.simulate(weights),
         weights=weights,
-        prices=panel.wide("close"),
+        prices=pd.DataFrame(
+            setup.arrays[1] * setup.arrays[2], index=panel.dates, columns=list(panel.symbols)
+        ),
         notes=notes,
         dropped=dropped,
         benchmark=benchmark,
@@ -140,16 +142,19 @@ def _setup(
     volume = _raw(panel, "volume")
     with np.errstate(invalid="ignore", divide="ignore"):
         price = _raw(panel, "amount") / volume if field == "vwap" else _raw(panel, field)
-    adjust = panel.wide("close").to_numpy(dtype=np.float64) / mark
+    factor = pd.DataFrame(_raw(panel, "adj_factor"))
     dates: list[date] = [stamp.date() for stamp in panel.dates]
-    # The limit of a day hangs on the last close there was, however long the halt before it.
-    previous = pd.DataFrame(mark).shift(1).ffill().to_numpy()
+    # The limit of a day hangs on the last close there was, however long the halt before it, less
+    # what a dividend or a split takes off on the ex-date.
+    last_factor = factor.shift(1).ffill()
+    previous = (pd.DataFrame(mark).shift(1).ffill() * last_factor / factor).to_numpy()
     down, up = rules.limit_prices(previous, dates, securities, adjust_kinds=panel.adjust_kinds)
     least, step = rules.lots(securities, dates[-1])
     kinds = sorted({security.kind for security in securities})
     rates = [rules.fee_rates(dates, kind) for kind in kinds]
     return Setup(
-        arrays=(np.where(volume > 0, price, np.nan), mark, adjust),
+        # Dividends count as reinvested whatever prices the rule asked to see.
+        arrays=(np.where(volume > 0, price, np.nan), mark, _anchored(factor)),
         market=Market(
             up=up,
             down=down,
@@ -175,6 +180,12 @@ def _setup(
         mask=rebalance_bars(settings.rebalance_mask, panel.dates),
         tolerance=settings.tolerance,
     )
+
+
+def _anchored(factor: pd.DataFrame) -> Floats:
+    """Scale each symbol's factor to 1 on its last bar, so that adjusted prices look familiar."""
+    anchored: Floats = (factor / factor.ffill().iloc[-1]).to_numpy(dtype=np.float64)
+    return anchored
 
 
 def _raw(panel: MarketPanel, field: str) -> Floats:

@@ -25,7 +25,7 @@ from kit.backtest.report import build_report
 from kit.backtest.result import BacktestResult
 from kit.errors import DataError, KitError
 
-__all__ = ["Evidence", "latest_evidence", "write_evidence"]
+__all__ = ["Evidence", "read_all", "write_evidence"]
 
 _LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 _FINGERPRINTED = ("code", "prompts", "config")
@@ -63,15 +63,15 @@ class Evidence:
         return [part for part in _FINGERPRINTED if mine[part] != fingerprints[part]]
 
 
-def latest_evidence(root: Path) -> Evidence | None:
-    """Return the newest readable evidence under `<bundle>/backtests/`, or None."""
+def read_all(root: Path) -> list[Evidence]:
+    """Return all readable evidence under `<bundle>/backtests/`, newest first."""
     found: list[Evidence] = []
     for path in root.glob("backtests/*/engine.json"):
         try:
             found.append(Evidence.read(path.parent))
         except KitError:
             continue  # an unreadable folder is no evidence; lint names it
-    return max(found, key=lambda one: str(one.engine["created_at"]), default=None)
+    return sorted(found, key=lambda one: str(one.engine["created_at"]), reverse=True)
 
 
 def write_evidence(parent: Path, result: BacktestResult, facts: Facts, label: str | None) -> Path:

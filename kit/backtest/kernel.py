@@ -187,7 +187,8 @@ def simulate(
         rules,
         account,
         scratch,
-        np.empty(64 + 4 * symbols, dtype=ORDER_DTYPE),
+        # Generous: untouched room costs nothing, and growing it copies every order so far.
+        np.empty(64 + 4 * symbols + length * symbols // 32, dtype=ORDER_DTYPE),
         int(first),
         int(lag),
         bool(hold),

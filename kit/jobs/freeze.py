@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kit import files
-from kit.backtest.evidence import Evidence, latest_evidence
+from kit.backtest.evidence import Evidence, read_all
 from kit.bundle import Bundle, CheckResult, FreezeChecks, FrozenVersion
 from kit.bundle.freeze import freeze
 from kit.clock import Clock
@@ -59,30 +59,32 @@ def freeze_draft(
     )
 
 
-def _fresh(bundle: Bundle) -> Evidence | None:
-    evidence = latest_evidence(bundle.root)
-    if evidence is None or evidence.stale_parts(bundle.fingerprints):
-        return None
-    return evidence
+def _fresh(bundle: Bundle) -> list[Evidence]:
+    mine = bundle.fingerprints
+    return [evidence for evidence in read_all(bundle.root) if not evidence.stale_parts(mine)]
 
 
 def _evidence(bundle: Bundle) -> CheckResult:
-    evidence = latest_evidence(bundle.root)
+    found = read_all(bundle.root)
     mend = f"run kit backtest {bundle.id}@draft"
-    if evidence is None:
+    if not found:
         return CheckResult(name="evidence", ok=False, detail="there is no backtest", mend=mend)
-    stale = evidence.stale_parts(bundle.fingerprints)
-    name = evidence.folder.name
-    detail = f"{name} is stale: {', '.join(stale)} changed since" if stale else f"{name} is fresh"
-    return CheckResult(name="evidence", ok=not stale, detail=detail, mend=mend)
+    fresh = _fresh(bundle)
+    if fresh:
+        detail = f"{', '.join(evidence.folder.name for evidence in fresh)} fresh"
+    else:
+        stale = found[0].stale_parts(bundle.fingerprints)
+        detail = f"{found[0].folder.name} is stale: {', '.join(stale)} changed since"
+    return CheckResult(name="evidence", ok=bool(fresh), detail=detail, mend=mend)
 
 
 def _guard(bundle: Bundle, name: str, said: Callable[[Any], str], mend: str) -> CheckResult:
-    evidence = _fresh(bundle)
-    if evidence is None:
+    """Ask every fresh backtest: a leak that one of them shows is a leak."""
+    verdicts = [evidence.engine["guards"][name] for evidence in _fresh(bundle)]
+    if not verdicts:
         return CheckResult(name=name, ok=False, detail="not run on this code", mend=mend)
-    verdict = evidence.engine["guards"][name]
-    return CheckResult(name=name, ok=verdict["ok"], detail=said(verdict), mend=mend)
+    worst = next((verdict for verdict in verdicts if not verdict["ok"]), verdicts[0])
+    return CheckResult(name=name, ok=worst["ok"], detail=said(worst), mend=mend)
 
 
 def _lookahead(bundle: Bundle) -> CheckResult:
@@ -138,9 +140,18 @@ def _notebook(bundle: Bundle, clock: Clock) -> CheckResult:
 
 
 def _portable(path: Path) -> bytes:
-    """Return the executed notebook without what belongs to this machine and this minute."""
+    """Return the executed notebook without what belongs to this machine and this minute.
+
+    The cell that papermill injected goes too: the parameters are the notebook's own defaults, and
+    the cells stay those of the draft.
+    """
     notebook = files.read_json(path)
     notebook["metadata"].pop("papermill", None)
+    notebook["cells"] = [
+        cell
+        for cell in notebook["cells"]
+        if "injected-parameters" not in cell["metadata"].get("tags", ())
+    ]
     for cell in notebook["cells"]:
         cell["metadata"].pop("papermill", None)
         cell["metadata"].pop("execution", None)

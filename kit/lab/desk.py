@@ -255,7 +255,7 @@ class Desk:
 
 
 def scratch_desk(origin: Workspace, clock: Clock | None = None) -> Desk:
-    """Copy a workspace, without its runs, into a new temporary folder, and sit down there."""
+    """Copy a workspace, without runs and drafts, into a temporary folder, and sit down there."""
     folder = Path(tempfile.mkdtemp(prefix="kit-scratch-"))
     return Desk(copy_workspace(origin, folder / origin.root.name), clock)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -77,19 +76,22 @@ class Sheet:
 
 def show_error(
     shell: Any,
-    _kind: type[BaseException],
+    kind: type[BaseException],
     error: BaseException,
     _traceback: Any,
     tb_offset: int | None = None,
 ) -> list[str]:
-    """Show a `KitError` as message and remedy; returned lines become the cell's recorded error."""
-    del shell, tb_offset
+    """Show a `KitError` as message and remedy instead of a wall of traceback.
+
+    The cell fails all the same, for *Run All* and for nbval: `_showtraceback` is what a kernel
+    publishes an error with, and there is no public name for it.
+    """
+    del tb_offset
     assert isinstance(error, KitError)
     lines = [f"{type(error).__name__} [{error.code}]: {error}"]
     if error.remedy:
         lines.append(f"  → {error.remedy}")
-    write: Callable[[str], int] = sys.stderr.write
-    write("\n".join(lines) + "\n")
+    shell._showtraceback(kind, error, lines)  # noqa: SLF001
     return lines
 
 

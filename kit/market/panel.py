@@ -183,7 +183,13 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
             values[: len(PRICE_COLUMNS)] *= ratio
         self._built[0] += 1
         index = pd.DatetimeIndex(columns.times[columns.time_codes[rows]])
-        return pd.DataFrame(values.T, index=index, columns=list(_FRAME), copy=False)
+        frame = pd.DataFrame(values.T, index=index, columns=list(_FRAME), copy=False)
+        if symbol in self.securities:
+            frame.attrs |= {
+                "name": self.securities[symbol].name,
+                "industry": self.securities[symbol].industry,
+            }
+        return frame
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._place)

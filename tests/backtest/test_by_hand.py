@@ -45,7 +45,7 @@ def money(text: str) -> float:
 
 
 def test_two_trades_to_the_cent(result: BacktestResult) -> None:
-    # Opens of 600000.SH (raw): 2023-08-23 7.01, 08-24 7.03, 08-31 7.03, 09-01 6.99.
+    # Opens of 600000.SH (raw): 2023-08-23 7.01, 08-25 6.99, 08-31 7.03, 09-04 7.06.
     # Fees: commission 0.025 %, at least 5.00; transfer 0.001 % (since 2022-04-29); stamp duty on
     # sells 0.1 % until 2023-08-27 and 0.05 % since. Slippage 0.1 %, lots of 100 shares.
     #

@@ -36,3 +36,12 @@ def panel() -> MarketPanel:
 def frames(panel: MarketPanel) -> dict[str, pd.DataFrame]:
     """The panel as the plain dictionary that any engine of this kind takes."""
     return {symbol: panel[symbol] for symbol in panel}
+
+
+@pytest.fixture(scope="session")
+def bare(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The same frames from somebody who knows no industries."""
+    stripped = {symbol: frame.copy() for symbol, frame in frames.items()}
+    for frame in stripped.values():
+        frame.attrs.clear()
+    return stripped

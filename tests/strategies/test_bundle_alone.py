@@ -29,7 +29,7 @@ class Blocker:
         raise ModuleNotFoundError(f"{name} is not here", name=name)
 
 sys.meta_path.insert(0, Blocker())
-bundle, data, entry = sys.argv[1:4]
+bundle, data, industries, entry = sys.argv[1:5]
 import pandas as pd
 import runpy
 
@@ -37,7 +37,9 @@ names = runpy.run_path(f"{bundle}/{entry}", run_name="bundle")
 engine = names["SignalEngine"]()
 bars = pd.read_csv(data, parse_dates=["date"], float_precision="round_trip")
 frames = {s: g.drop(columns="symbol").set_index("date") for s, g in bars.groupby("symbol")}
-out = {day: [[*pick] for pick in engine.screen_today(frames, day)] for day in sys.argv[4:]}
+for symbol, name in json.loads(industries).items():
+    frames[symbol].attrs["industry"] = name
+out = {day: [[*pick] for pick in engine.screen_today(frames, day)] for day in sys.argv[5:]}
 print(json.dumps({"picks": out, "kit": any(m.partition(".")[0] == "kit" for m in sys.modules)}))
 """
 
@@ -55,9 +57,20 @@ def test_the_picks_are_the_same_without_the_kit(
     pd.concat(
         [frame.rename_axis("date").reset_index().assign(symbol=s) for s, frame in frames.items()]
     ).to_csv(data, index=False)
+    known = {symbol: frame.attrs["industry"] for symbol, frame in frames.items()}
     before = sorted(path.name for path in bundle_root.rglob("*"))
     child = subprocess.run(
-        [sys.executable, "-I", "-c", CHILD, str(bundle_root), str(data), entry, *DAYS],
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            CHILD,
+            str(bundle_root),
+            str(data),
+            json.dumps(known),
+            entry,
+            *DAYS,
+        ],
         capture_output=True,
         text=True,
         check=False,
