@@ -1,4 +1,4 @@
-"""The draft of the shipped strategy, and the sample's mainland stocks."""
+"""The shipped strategy, and the sample's mainland stocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def bundle_root() -> Path:
-    return REPOSITORY / "strategies" / "ma250-pullback" / "draft"
+    return REPOSITORY / "strategies" / "ma250-pullback" / "0.3.1"
 
 
 @pytest.fixture(scope="session")
