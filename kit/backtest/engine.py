@@ -3,71 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from kit.backtest.kernel import Costs, Fills, Market, simulate
-from kit.backtest.kernel_loop import Bools, Floats
+from kit.backtest.kernel import Costs, Market
+from kit.backtest.kernel_loop import Floats
 from kit.backtest.result import BacktestResult
 from kit.backtest.settings import FILLS, Settings, rebalance_bars
+from kit.backtest.setup import Setup
 from kit.backtest.weights import target_weights
 from kit.errors import DataError
 from kit.market import Dropped, MarketPanel, MarketRules, Security
 
-__all__ = ["Setup", "Stress", "run_backtest", "stress"]
+__all__ = ["run_backtest"]
 
 _LOTS_RESTATED: Final = "手数与最低佣金按前复权价计算，与当时的成交不完全一致"
 _NO_SLIPPAGE: Final = "未计滑点"
 _SAME_BAR: Final = "当根成交（已声明豁免），实盘难以做到"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setup:
-    """All that a simulation needs beside the weights; kept so that a result can be stressed.
-
-    Attributes:
-        arrays: Raw fill and mark prices, and adjusted over raw, `[T, N]` each.
-        market: Lots, limits, sessions, T+n.
-        costs: Fee rates and slippage.
-        initial_cash: Money at the start.
-        first: First bar that is graded.
-        lag: Bars from decision to fill.
-        hold: Whether positions are only opened, closed and flipped.
-        mask: Bars on which rebalancing may trade, `[T]`.
-        tolerance: Weight difference that rebalancing leaves alone.
-    """
-
-    arrays: tuple[Floats, Floats, Floats]
-    market: Market
-    costs: Costs
-    initial_cash: float
-    first: int
-    lag: int
-    hold: bool
-    mask: Bools
-    tolerance: float
-
-    def simulate(self, weights: pd.DataFrame) -> Fills:
-        """Run the kernel on weights of dates x symbols."""
-        fill, mark, adjust = self.arrays
-        return simulate(
-            fill=fill,
-            mark=mark,
-            adjust=adjust,
-            weights=weights.to_numpy(dtype=np.float64),
-            market=self.market,
-            costs=self.costs,
-            initial_cash=self.initial_cash,
-            first=self.first,
-            lag=self.lag,
-            hold=self.hold,
-            mask=self.mask,
-            tolerance=self.tolerance,
-        )
 
 
 def run_backtest(
@@ -202,59 +157,3 @@ def _notes(panel: MarketPanel, settings: Settings) -> tuple[str, ...]:
     if settings.same_bar:
         notes.append(_SAME_BAR)
     return tuple(notes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stress:
-    """How a result stands up to worse conditions.
-
-    Attributes:
-        table: One row a condition: `total_return`, `max_drawdown`, `sharpe`.
-    """
-
-    table: pd.DataFrame
-
-    def _repr_html_(self) -> str:
-        from kit.render import format_number, html_table
-
-        rows = [
-            (
-                str(name),
-                format_number(row["total_return"], unit="%", decimals=2, sign=True),
-                format_number(row["max_drawdown"], unit="%", decimals=2),
-                format_number(row["sharpe"], decimals=2),
-            )
-            for name, row in self.table.iterrows()
-        ]
-        return html_table(rows, ("条件", "总收益", "最大回撤", "夏普"), "lrrr")
-
-
-def stress(result: BacktestResult) -> Stress:
-    """Run the same weights again with doubled costs, and with every order one bar later.
-
-    An edge that disappears with either is no edge that can be traded.
-    """
-    setup = result.setup
-    costs = setup.costs
-    doubled = replace(
-        setup,
-        costs=replace(
-            costs,
-            commission=costs.commission * 2,
-            commission_min=costs.commission_min * 2,
-            transfer=costs.transfer * 2,
-            stamp_buy=costs.stamp_buy * 2,
-            stamp_sell=costs.stamp_sell * 2,
-            slippage=costs.slippage * 2,
-        ),
-    )
-    cases = {
-        "原样": result,
-        "成本加倍": result.again(doubled),
-        "晚一根成交": result.again(replace(setup, lag=setup.lag + 1)),
-    }
-    columns = ("total_return", "max_drawdown", "sharpe")
-    rows = {
-        name: {key: getattr(case.metrics, key) for key in columns} for name, case in cases.items()
-    }
-    return Stress(table=pd.DataFrame.from_dict(rows, orient="index", columns=list(columns)))

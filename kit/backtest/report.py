@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -10,6 +9,7 @@ import pandas as pd
 
 from kit.backtest.facts import Facts
 from kit.backtest.result import BacktestResult
+from kit.backtest.wording import metric_rows
 from kit.render import (
     Section,
     area_chart,
@@ -21,30 +21,11 @@ from kit.render import (
     price_chart,
 )
 
-__all__ = ["build_report", "headline", "metric_rows"]
+__all__ = ["build_report"]
 
 _TRADES_SHOWN = 200
 _CHARTS_SHOWN = 12
 
-# metric -> label, unit, decimals, whether a plus sign is shown
-_METRICS: dict[str, tuple[str, str, int, bool]] = {
-    "total_return": ("总收益", "%", 2, True),
-    "annual_return": ("年化收益", "%", 2, True),
-    "max_drawdown": ("最大回撤", "%", 2, False),
-    "sharpe": ("夏普", "", 2, False),
-    "sortino": ("索提诺", "", 2, False),
-    "calmar": ("卡玛", "", 2, False),
-    "volatility": ("年化波动", "%", 2, False),
-    "trades": ("平仓笔数", "", 0, False),
-    "win_rate": ("胜率（扣费后）", "%", 1, False),
-    "profit_factor": ("盈亏比（扣费后）", "", 2, False),
-    "average_holding_days": ("平均持有（天）", "", 1, False),
-    "exposure": ("平均仓位", "%", 1, False),
-    "turnover": ("年换手", "倍", 2, False),
-    "beta": ("贝塔", "", 2, False),
-    "information_ratio": ("信息比率", "", 2, False),
-    "tracking_error": ("跟踪误差", "%", 2, False),
-}
 _CAUSES = {
     "lot_too_small": "不足一手",
     "no_cash": "资金不足",
@@ -56,25 +37,6 @@ _CAUSES = {
 }
 _COSTS = {"commission": "佣金", "transfer": "过户费", "stamp": "印花税", "slippage": "滑点"}
 _QUALITY = {"exact": "等价", "approximate": "近似", "partial": "部分覆盖"}
-
-
-def headline(result: BacktestResult) -> str:
-    """Say the result in one Chinese sentence."""
-    metrics = result.metrics.to_dict()
-    parts = [
-        f"{label} {_shown(metrics.get(name), unit, decimals, sign=sign)}"
-        for name, (label, unit, decimals, sign) in list(_METRICS.items())[:4]
-    ]
-    return f"{result.start} 至 {result.end}：{'，'.join(parts)}，成交 {len(result.trades)} 笔"
-
-
-def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return label and text of every defined metric, in report order."""
-    return [
-        (label, _shown(metrics[name], unit, decimals, sign=sign))
-        for name, (label, unit, decimals, sign) in _METRICS.items()
-        if metrics.get(name) is not None
-    ]
 
 
 def build_report(result: BacktestResult, facts: Facts) -> str:
@@ -89,7 +51,7 @@ def build_report(result: BacktestResult, facts: Facts) -> str:
         _universe(result, facts),
         _provenance(facts),
     ]
-    return page(f"回测 {facts.ref}", sections, headline(result))
+    return page(f"回测 {facts.ref}", sections, result.headline)
 
 
 def _verdict(result: BacktestResult, facts: Facts) -> Section:
@@ -227,10 +189,6 @@ def _provenance(facts: Facts) -> Section:
         *((name, version) for name, version in facts.versions.items()),
     ]
     return Section(heading="来源", html=html_table(rows, ("项目", "内容"), "ll"))
-
-
-def _shown(value: Any, unit: str, decimals: int, *, sign: bool) -> str:
-    return format_number(value, unit=unit, decimals=decimals, sign=sign)
 
 
 def _day(moment: Any) -> str:

@@ -8,18 +8,17 @@ from datetime import date
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from kit.backtest.kernel import CAUSES, REASONS, Fills
 from kit.backtest.metrics import Metrics, annual_turnover, bars_per_year, compute
+from kit.backtest.setup import Setup
+from kit.backtest.wording import headline, metric_rows
 from kit.errors import KitError, UsageError
 from kit.market import Dropped
-
-if TYPE_CHECKING:
-    from kit.backtest.engine import Setup
 
 __all__ = ["BacktestResult"]
 
@@ -364,11 +363,14 @@ class BacktestResult:
             "notes": list(self.notes),
         }
 
+    @property
+    def headline(self) -> str:
+        """The result in one Chinese sentence."""
+        return headline(self.metrics.to_dict(), self.start, self.end, len(self.trades))
+
     def summary(self) -> str:
         """Return the result as a few lines for a terminal."""
-        from kit.backtest.report import headline, metric_rows
-
-        lines = [headline(self)]
+        lines = [self.headline]
         lines += [f"  {label} {text}" for label, text in metric_rows(self.metrics.to_dict())]
         lines += [f"  注：{note}" for note in self.notes]
         return "\n".join(lines)
@@ -379,12 +381,11 @@ class BacktestResult:
     def _repr_html_(self) -> str:
         from html import escape
 
-        from kit.backtest.report import headline, metric_rows
         from kit.render import html_table, line_chart
 
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return (
-            f"<p><b>{escape(headline(self))}</b></p>"
+            f"<p><b>{escape(self.headline)}</b></p>"
             f"{line_chart(self.equity / self.initial_cash, title='净值')}"
             f"{html_table(metric_rows(self.metrics.to_dict()), ('指标', '数值'), 'lr')}"
             f"<ul>{notes}</ul>"

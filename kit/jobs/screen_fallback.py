@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -13,26 +13,13 @@ from kit.clock import Clock, iso
 from kit.degradation import DegradationReport, Entry, Policy, ReportBuilder
 from kit.errors import KitError, StorageError
 from kit.jobs.screen_stages import DEGRADATION_FILE, PICKS_FILE
-from kit.runner import RunFailure
+from kit.runner import FAILURE_WORDS, RunFailure
 from kit.screen import EMPTY_UNIVERSE, CardFacts, ScreenResult
 
 __all__ = ["fallback_card"]
 
 _UNFINISHED = "picks.unfinished.json"
 _KILLED = {"kernel_died", "timeout", "interrupted", "output_too_large"}
-_FAILURES: Mapping[str, str] = {
-    "cell_error": "流程出错",
-    "exited": "流程提前退出",
-    "kernel_died": "运行进程退出",
-    "timeout": "超过时限",
-    "interrupted": "被中断",
-    "output_too_large": "输出过多",
-    "missing_result": "缺少结果",
-    "bad_result": "结果无效",
-    "refused": "运行前检查未通过",
-    "storage": "磁盘不可写",
-    "crashed": "运行器故障",
-}
 
 
 def fallback_card(
@@ -92,7 +79,7 @@ def _report(folder: Path, policy: Policy, failure: RunFailure) -> DegradationRep
         left = files.read_json(folder / DEGRADATION_FILE)
         entries = DegradationReport.from_dict(left).entries
     builder = ReportBuilder(policy)
-    label = _FAILURES.get(failure.kind, failure.kind)
+    label = FAILURE_WORDS[failure.kind]
     builder.add(
         "kernel_died" if failure.kind in _KILLED else "notebook_failed",
         cell=failure.cell or "启动",

@@ -24,7 +24,15 @@ from kit.jobs.slot_stages import CONTEXT_FILE, slot_at
 from kit.llm import offline_cause
 from kit.llm.mode import provider_of
 from kit.market import MarketInfo
-from kit.runner import ProgressEvent, RunFailure, RunKey, RunOutcome, RunSpec, perform
+from kit.runner import (
+    FAILURE_WORDS,
+    ProgressEvent,
+    RunFailure,
+    RunKey,
+    RunOutcome,
+    RunSpec,
+    perform,
+)
 from kit.state import Store
 from kit.workspace import Workspace
 
@@ -32,20 +40,6 @@ __all__ = ["NOTEBOOK", "SlotOutcome", "run_slot"]
 
 NOTEBOOK = "production/intraday_slot.ipynb"
 MARKET_CLOSED = "market_closed"
-
-_FAILURES: Mapping[str, str] = {
-    "cell_error": "流程出错",
-    "exited": "流程提前退出",
-    "kernel_died": "运行进程退出",
-    "timeout": "超过时限",
-    "interrupted": "被中断",
-    "output_too_large": "输出过多",
-    "missing_result": "缺少结果",
-    "bad_result": "结果无效",
-    "refused": "运行前检查未通过",
-    "storage": "磁盘不可写",
-    "crashed": "运行器故障",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +217,7 @@ def _fallback(
     """Return the builder of the card of a run that failed, from whatever it left."""
 
     def build(folder: Path, failure: RunFailure) -> Card:
-        reason = _FAILURES.get(failure.kind, failure.kind)
+        reason = FAILURE_WORDS[failure.kind]
         if failure.cell:
             reason = f"{reason}，停在「{failure.cell}」"
         context = _left_context(folder, slot)

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from kit.runner.record import FoundRun, RunRecord, find_runs, load_run
     from kit.runner.run import perform
     from kit.runner.spec import Refusal, RunOutcome, RunSpec
+    from kit.runner.wording import FAILURE_WORDS
 
 _HOMES = {
+    "FAILURE_WORDS": "wording",
     "CellRecord": "cells",
     "Execution": "notebook",
     "Executor": "notebook",
@@ -48,6 +50,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "FAILURE_WORDS",
     "CellRecord",
     "Execution",
     "Executor",

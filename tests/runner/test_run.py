@@ -172,7 +172,7 @@ def test_a_fallback_that_fails_leaves_the_card_of_last_resort(runs: Any, fake: A
     outcome = runs(executor=fake, fallback_card=broken)
     shown = runs.stream.getvalue()
     assert "运行失败" in shown
-    assert "内核意外终止（选股）" in shown
+    assert "运行进程退出（选股）" in shown
     assert f"kit rerun {outcome.run_id}" in shown
     assert any("no card" in warning for warning in outcome.warnings)
 
