@@ -12,11 +12,20 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from string import Formatter
+from types import MappingProxyType
 from typing import Any
 
 from kit.text import clip, one_line
 
-__all__ = ["fill", "json_safe", "placeholders", "shown"]
+__all__ = ["QUALITIES", "fill", "json_safe", "placeholders", "shown", "step_label"]
+
+QUALITIES: Mapping[str, str] = MappingProxyType(
+    {"exact": "等价", "approximate": "近似", "partial": "部分", "model": "模型"}
+)
+# Steps that many bundles have, in the words of a reader; any other one is shown by its name.
+_STEPS: Mapping[str, str] = MappingProxyType(
+    {"event_sector_filter": "板块过滤", "pick_explanation": "入选说明"}
+)
 
 _MAX_SHOWN = 120
 _MAX_LISTED = 5
@@ -39,13 +48,24 @@ def placeholders(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def step_label(name: str) -> str:
+    """Return what a step is called on a card."""
+    return _STEPS.get(name, name)
+
+
 def fill(text: str, details: Mapping[str, Any]) -> str:
-    """Fill the placeholders of a report text; a missing detail reads `未知`."""
+    """Fill the placeholders of a report text; a missing detail reads `未知`.
+
+    Steps and qualities are written in the words of a reader; the details keep their codes.
+    """
+    words = {"step": _STEPS, "quality": QUALITIES}
     parts = []
     for literal, name, _, _ in Formatter().parse(text):
         parts.append(literal)
         if name is not None:
             value = details.get(name)
+            if isinstance(value, str):
+                value = words.get(name, {}).get(value, value)
             parts.append(_UNKNOWN if value is None else shown(value))
     return "".join(parts)
 

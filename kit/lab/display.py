@@ -101,8 +101,8 @@ def register(ipython: Any) -> None:
     By name, so that nothing is imported before it is used.
     """
     formatter = ipython.display_formatter.formatters["text/html"]
-    formatter.for_type_by_name("kit.bundle.freeze", "FrozenVersion", _frozen_html)
-    formatter.for_type_by_name("kit.jobs.screen", "ScreenOutcome", _outcome_html)
+    formatter.for_type_by_name("kit.bundle.frozen", "FrozenVersion", _frozen_html)
+    formatter.for_type_by_name("kit.jobs.screen_outcome", "ScreenOutcome", _outcome_html)
     formatter.for_type_by_name("kit.jobs.slot", "SlotOutcome", _outcome_html)
     formatter.for_type_by_name("kit.jobs.runs", "RunDetails", _details_html)
 

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 from kit.card import HIGH, PROVENANCE, Block, Card
-from kit.degradation import DegradationReport
+from kit.degradation import QUALITIES, DegradationReport, step_label
 from kit.screen.data import ScreenUniverse
 from kit.screen.result import Explained, ScreenResult
 from kit.screen.steps import StepNote
@@ -18,7 +18,6 @@ from kit.screen.wording import (
     FIELDS,
     MODES,
     NO_PICKS,
-    QUALITIES,
     REASON_MODES,
     amount,
     code_of,
@@ -214,17 +213,14 @@ def _universe(universe: ScreenUniverse) -> Block:
 
 
 def _step_line(step: StepNote) -> str:
+    name = step_label(step.step)
     if step.mode is None:
-        return (
-            f"模型步骤 {step.step}：未运行（{step.note}）"
-            if step.note
-            else (f"模型步骤 {step.step}：未运行")
-        )
-    who = f"在线 {step.model}" if step.mode == "live" else "离线等价"
-    quality = "" if step.mode == "live" else f"，质量 {QUALITIES[step.quality]}（{step.quality}）"
+        return f"{name}：未运行（{step.note}）" if step.note else f"{name}：未运行"
+    who = f"模型 {step.model}" if step.mode == "live" else "离线规则"
+    quality = "" if step.mode == "live" else f"（{QUALITIES[step.quality]}）"
     done = f"，成功 {step.ok}/{step.total}" if step.total != 1 or step.ok != 1 else ""
     note = f"，{step.note}" if step.note else ""
-    return f"模型步骤 {step.step}：{who}{quality}{done}{note}"
+    return f"{name}：{who}{quality}{done}{note}"
 
 
 def _times(result: ScreenResult, facts: CardFacts) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ __all__ = [
     "FIELDS",
     "MODES",
     "NO_PICKS",
-    "QUALITIES",
     "REASON_MODES",
     "amount",
     "code_of",
@@ -28,9 +27,6 @@ NO_PICKS = "今日无可推送候选"
 
 MODES: Mapping[str, str] = MappingProxyType(
     {"live": "在线模型", "offline": "离线", "mixed": "部分在线", "none": "未运行到模型步骤"}
-)
-QUALITIES: Mapping[str, str] = MappingProxyType(
-    {"exact": "精确", "approximate": "近似", "partial": "部分", "model": "模型"}
 )
 REASON_MODES: Mapping[str, str] = MappingProxyType(
     {"live": "模型", "offline": "离线规则", "template": "模板"}

@@ -24,7 +24,7 @@ FEW = "命中偏少，不要为凑数放宽条件；仓位按实际只数分配"
 TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
     "llm_step_failed": (
         {"step": "pick_explanation", "failed": 2, "total": 7, "kind": "超时"},
-        "模型步骤 pick_explanation 失败 2/7 次（超时）（策略未写此规则，按默认处理）",
+        "入选说明失败 2/7 次（超时）（策略未写此规则，按默认处理）",
         {"skip_step": WIDER, "fallback_to_template": TEMPLATE, "abort_with_report": NO_LIST},
     ),
     "llm_offline_equivalent": (
@@ -34,10 +34,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
             "cause": "未配置密钥",
             "agreement": "未测",
         },
-        (
-            "模型步骤 event_sector_filter 未调用模型（未配置密钥），"
-            "改用离线等价（approximate，一致率 未测）"
-        ),
+        ("板块过滤未调用模型（未配置密钥），改用离线规则（质量近似，一致率未测）"),
         {
             "use_offline_equivalent": "该步骤由确定性规则代替模型，可能漏掉消息面；"
             "请把它当作量化初筛",
@@ -48,7 +45,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
     ),
     "budget_exceeded": (
         {"step": "pick_explanation", "limit": "20 美元"},
-        "本月模型预算已用完（20 美元），步骤 pick_explanation 未调用模型",
+        "本月模型预算已用完（20 美元），入选说明未调用模型",
         {
             "fallback_to_template": TEMPLATE,
             "skip_step": WIDER,
@@ -63,7 +60,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
             "failed": 3,
             "total": 7,
         },
-        "步骤 pick_explanation 触及调用上限（production_max_llm_calls=20），3/7 次未调用模型",
+        "入选说明触及调用上限（production_max_llm_calls=20），3/7 次未调用模型",
         {
             "fallback_to_template": TEMPLATE,
             "skip_step": WIDER,
@@ -73,7 +70,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
     ),
     "runtime_exceeded": (
         {"step": "pick_explanation", "limit": "120 秒", "failed": 1, "total": 7},
-        "步骤 pick_explanation 超出运行时限（120 秒），1/7 次未完成",
+        "入选说明超出运行时限（120 秒），1/7 次未完成",
         {
             "fallback_to_template": TEMPLATE,
             "skip_step": WIDER,

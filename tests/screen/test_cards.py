@@ -134,8 +134,8 @@ D-031 本次命中 2 只，少于目标 7 只（策略未写此规则，按默�
 　剔除 7 只：没有行情
 　剔除 1 只：历史不足
 
-模型步骤 event_sector_filter：离线等价，质量 近似（approximate）
-模型步骤 pick_explanation：离线等价，质量 近似（approximate），成功 1/2
+板块过滤：离线规则（近似）
+入选说明：离线规则（近似），成功 1/2
 
 数据时点 2024-09-19 15:00 收盘 · 供 9月20日(周五) 开盘参考（北京时间）
 研究输出，不是下单指令
@@ -222,9 +222,9 @@ def test_step_lines() -> None:
     block = screen_card(result(), facts).block("steps")
     assert block is not None
     assert block.lines == (
-        "模型步骤 a：在线 deepseek/deepseek-v3.2，成功 3/3",
-        "模型步骤 b：未运行（可选步骤已停止）",
-        "模型步骤 c：未运行",
+        "a：模型 deepseek/deepseek-v3.2，成功 3/3",
+        "b：未运行（可选步骤已停止）",
+        "c：未运行",
     )
 
 
@@ -258,7 +258,7 @@ def test_two_hundred_picks_stay_within_wecoms_limit() -> None:
     assert "…其余 " in text
     # What tells how far to trust the list outlives the list.
     assert "股票池：要求 10 只" in text
-    assert "模型步骤 pick_explanation" in text
+    assert "入选说明：" in text
     assert text.endswith("卡片 a1b2c3d4")
 
 

@@ -103,14 +103,9 @@ def test_failures_of_one_step_are_one_entry_a_trigger() -> None:
     actions, reasons = told(results, **STEPS)
     assert actions == {"fallback_to_template"}
     assert reasons == [
-        (
-            "模型步骤 pick_explanation 失败 3/4 次（超时 2 次、回答不合格式 1 次）"
-            "（策略未写此规则，按默认处理）"
-        )
+        ("入选说明失败 3/4 次（超时 2 次、回答不合格式 1 次）（策略未写此规则，按默认处理）")
     ]
-    assert told([failed("truncated")])[1][0].startswith(
-        "模型步骤 pick_explanation 失败 1/1 次（回答被截断）"
-    )
+    assert told([failed("truncated")])[1][0].startswith("入选说明失败 1/1 次（回答被截断）")
 
 
 def test_limits_have_triggers_of_their_own() -> None:
@@ -122,8 +117,8 @@ def test_limits_have_triggers_of_their_own() -> None:
     actions, reasons = told(results)
     assert actions == {"stop_optional_steps", "skip_step"}
     assert reasons[:2] == [
-        "步骤 pick_explanation 触及调用上限（production_max_llm_calls=20），1/3 次未调用模型",
-        "步骤 pick_explanation 超出运行时限（120 秒），1/3 次未完成",
+        "入选说明触及调用上限（production_max_llm_calls=20），1/3 次未调用模型",
+        "入选说明超出运行时限（120 秒），1/3 次未完成",
     ]
     assert len(reasons) == 3
 
@@ -132,8 +127,5 @@ def test_a_stand_in_is_told_with_its_quality() -> None:
     report = ReportBuilder(Policy())
     assert tell_offline(report, SPEC, "no_key") == "use_offline_equivalent"
     assert report.build().reasons == (
-        (
-            "模型步骤 event_sector_filter 未调用模型（未配置密钥），"
-            "改用离线等价（approximate，一致率 未测）"
-        ),
+        ("板块过滤未调用模型（未配置密钥），改用离线规则（质量近似，一致率未测）"),
     )
