@@ -6,7 +6,7 @@ researcher touches. Nothing heavy is imported here.
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
 from kit.errors import KitError
@@ -14,7 +14,13 @@ from kit.workspace import Workspace
 
 __all__ = ["KitError", "Workspace", "__version__"]
 
-__version__ = metadata.version("kit")
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        # Reading it costs as much as the rest of `kit --help`.
+        version: str = import_module("importlib.metadata").version("kit")
+        return version
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -73,7 +73,8 @@ def run_backtest(
 
 
 def _first_bar(panel: MarketPanel, settings: Settings, evaluation_start: date | None) -> int:
-    first = settings.warmup_bars
+    # The very first bar is never graded: the curve needs one to start from, with the initial cash.
+    first = max(settings.warmup_bars, 1)
     if evaluation_start is not None:
         first = max(first, int(panel.dates.searchsorted(pd.Timestamp(evaluation_start))))
     if first >= len(panel.dates) - 1:
@@ -152,6 +153,10 @@ def _notes(panel: MarketPanel, settings: Settings) -> tuple[str, ...]:
     notes = list(panel.notes())
     if "qfq" in panel.adjust_kinds.values():
         notes.append(_LOTS_RESTATED)
+    if FILLS[settings.fill][0] == "vwap":
+        unpriced = panel.wide_raw("amount").isna().all()
+        bare = [symbol for symbol in panel.symbols if unpriced[symbol]]
+        notes += [f"没有成交额，算不出均价，不能成交：{'、'.join(bare)}"] if bare else []
     if not settings.slippage:
         notes.append(_NO_SLIPPAGE)
     if settings.same_bar:

@@ -10,6 +10,7 @@ import pandas as pd
 from kit.backtest.facts import Facts
 from kit.backtest.result import BacktestResult
 from kit.backtest.wording import metric_rows
+from kit.degradation import QUALITIES, step_label
 from kit.render import (
     Section,
     area_chart,
@@ -36,7 +37,6 @@ _CAUSES = {
     "short_not_allowed": "不允许做空",
 }
 _COSTS = {"commission": "佣金", "transfer": "过户费", "stamp": "印花税", "slippage": "滑点"}
-_QUALITY = {"exact": "等价", "approximate": "近似", "partial": "部分覆盖"}
 
 
 def build_report(result: BacktestResult, facts: Facts) -> str:
@@ -87,7 +87,14 @@ def _doubts(result: BacktestResult, facts: Facts) -> Section:
     html = f"<ul>{items}</ul>" if items else "<p>没有要特别说明的。</p>"
     weak = [step for step in facts.steps if step.quality != "exact"]
     if weak:
-        rows = [(step.name, _QUALITY[step.quality], "；".join(step.differences)) for step in weak]
+        rows = [
+            (
+                step_label(step.name),
+                QUALITIES[step.quality],
+                "；".join(difference.rstrip("。") for difference in step.differences),
+            )
+            for step in weak
+        ]
         html += html_table(rows, ("模型步骤", "离线替代", "与模型的差别"))
     return Section(heading="可能让结果失真的地方", html=html)
 

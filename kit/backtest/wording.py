@@ -19,7 +19,7 @@ _METRICS: dict[str, tuple[str, str, int, bool]] = {
     "volatility": ("年化波动", "%", 2, False),
     "trades": ("平仓笔数", "", 0, False),
     "win_rate": ("胜率（扣费后）", "%", 1, False),
-    "profit_factor": ("盈亏比（扣费后）", "", 2, False),
+    "profit_factor": ("盈利因子（扣费后）", "", 2, False),
     "average_holding_days": ("平均持有（天）", "", 1, False),
     "exposure": ("平均仓位", "%", 1, False),
     "turnover": ("年换手", "倍", 2, False),
