@@ -46,6 +46,7 @@ demo: setup
 	$(OFFLINE) $(KIT) screen $(DEMO_SCREEN) --again && \
 	$(OFFLINE) $(KIT) slot run $(DEMO_SLOT) --again && \
 	echo && echo "files to open:" && \
+	ls -t runs/backtests/*/*/report.html | head -n 1 | sed 's/^/  /' && \
 	$(OFFLINE) $(KIT) runs --files --latest && \
 	echo "demo took $$(( $$(date +%s) - start )) s"
 
