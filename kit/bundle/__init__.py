@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kit.bundle.checksums import Difference
     from kit.bundle.code import PickLike, SignalEngine
-    from kit.bundle.conversation import append_event, conversation_files, read_conversation, slugify
+    from kit.bundle.conversation import (
+        append_event,
+        conversation_files,
+        read_conversation,
+        record_note,
+        slugify,
+    )
     from kit.bundle.diff import Change, VersionDiff
     from kit.bundle.disagreements import index_findings
     from kit.bundle.draft import new_draft
@@ -42,7 +48,13 @@ if TYPE_CHECKING:
 _HOMES = {
     "checksums": ("Difference",),
     "code": ("PickLike", "SignalEngine"),
-    "conversation": ("append_event", "conversation_files", "read_conversation", "slugify"),
+    "conversation": (
+        "append_event",
+        "conversation_files",
+        "read_conversation",
+        "record_note",
+        "slugify",
+    ),
     "diff": ("Change", "VersionDiff"),
     "disagreements": ("index_findings",),
     "draft": ("new_draft",),
@@ -100,6 +112,7 @@ __all__ = [
     "parse_ref",
     "read_conversation",
     "read_index",
+    "record_note",
     "resolve",
     "retire",
     "show",

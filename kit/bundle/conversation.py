@@ -11,10 +11,17 @@ from kit import files
 from kit.bundle.layout import label
 from kit.bundle.text import decode
 from kit.clock import Clock, iso
-from kit.errors import BundleError, DataError, UsageError
+from kit.errors import BundleError, DataError, RegistryError, UsageError
 from kit.schemas import validate
 
-__all__ = ["FOLDER", "append_event", "conversation_files", "read_conversation", "slugify"]
+__all__ = [
+    "FOLDER",
+    "append_event",
+    "conversation_files",
+    "read_conversation",
+    "record_note",
+    "slugify",
+]
 
 FOLDER = "conversations"
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}-[a-z0-9]+(?:-[a-z0-9]+)*\.jsonl", re.ASCII)
@@ -75,6 +82,33 @@ def append_event(
     files.make_dir(path.parent)
     files.append_json_line(path, event)
     return path
+
+
+def record_note(draft: Path, text: str, *, clock: Clock, kind: str = "decision") -> Path:
+    """Append what a person decided, or saw, to the draft's notes of the day.
+
+    Args:
+        draft: Directory of an existing draft.
+        text: The decision, in a sentence or two.
+        clock: Gives the event's time.
+        kind: `decision` or `note`.
+
+    Raises:
+        UsageError: `conversation.empty_note`.
+        RegistryError: `draft.missing`.
+        StorageError: The disk refused.
+    """
+    if not text.strip():
+        raise UsageError(
+            "conversation.empty_note", "a note needs a text", remedy="write why, in a sentence"
+        )
+    if not draft.is_dir():
+        raise RegistryError(
+            "draft.missing",
+            f"{draft.parent.name} has no draft to write a note for",
+            remedy=f"make one: kit new {draft.parent.name}",
+        )
+    return append_event(draft, slug="notes", role="user", kind=kind, content=text, clock=clock)
 
 
 def read_conversation(path: Path) -> list[dict[str, Any]]:

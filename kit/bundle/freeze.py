@@ -173,7 +173,7 @@ def _run_checks(
 
 
 def _conversation(bundle: Bundle) -> CheckResult:
-    mend = f"write down how it came to be: %kit_note in a notebook, with {bundle.id} open"
+    mend = f"write down how it came to be: kit note {bundle.id} 'why this change'"
     try:
         events = sum(len(read_conversation(path)) for path in conversation_files(bundle.root))
     except BundleError as error:

@@ -247,7 +247,7 @@ def walk(root: Path, *, junk: bool = False) -> Tree:
             "bundle.not_found",
             "there is no such bundle directory",
             where=label(root),
-            remedy="see what there is: kit registry list",
+            remedy="see what there is: kit list",
         )
     found: dict[str, list[str]] = {"files": [], "symlinks": [], "odd": []}
     _collect(root, "", junk, found)

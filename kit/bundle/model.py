@@ -278,7 +278,7 @@ def resolve(workspace: Workspace, ref: str, verify: bool = True) -> Bundle:
             "registry.no_active",
             f"{wanted.id} has no active version; it has {', '.join(known) or 'none at all'}",
             where="INDEX.json",
-            remedy=f"activate one: kit registry activate {wanted.id} {known[0]}"
+            remedy=f"activate one: kit registry activate {wanted.id}@{known[0]} --why '...'"
             if known
             else f"freeze one: kit freeze {wanted.id}",
         )

@@ -135,6 +135,7 @@ def _identical(draft: Bundle, version: str) -> GuardError:
         "freeze.identical",
         f"the draft holds nothing that {draft.id}@{version} does not",
         where=draft.ref,
-        remedy=f"change something, or use that version: kit registry activate {draft.id} {version}",
+        remedy=f"change something, or activate that version: "
+        f"kit registry activate {draft.id}@{version} --why '...'",
         details={"version": version},
     )

@@ -305,7 +305,7 @@ def require_strategy(workspace: Workspace, index: Index, id_: str) -> Strategy:
         "registry.unknown_id",
         f"there is no strategy {id_!r}; {near}".rstrip("; "),
         where="INDEX.json",
-        remedy="see what there is: kit registry list",
+        remedy="see what there is: kit list",
     )
 
 

@@ -221,8 +221,8 @@ _ALL = (
         stage="rank",
         default=PARTIAL,
         impacts={
-            PARTIAL: "命中偏少，不要为凑数放宽条件；仓位按实际只数分配",
-            WARN: "命中偏少，不要为凑数放宽条件；仓位按实际只数分配",
+            PARTIAL: "命中少于目标，不要为凑数放宽条件；单只仓位不因此加大",
+            WARN: "命中少于目标，不要为凑数放宽条件；单只仓位不因此加大",
             ABORT: _NO_LIST,
         },
         reason="本次命中 {actual} 只，少于目标 {target} 只",

@@ -31,6 +31,7 @@ __all__ = ["CardFacts", "mode_of", "screen_card", "screen_title"]
 
 _MAX_FIELDS = 8
 _MAX_REASONS = 3
+_MAX_NAMED = 7
 _FOUND_NOTHING = "规则正常跑完，没有标的命中；这不是故障"
 _ABORTED = "流程已中止，原因见下方降级报告；请勿理解为「没有机会」"
 _NOT_ADVICE = "研究输出，不是下单指令"
@@ -166,7 +167,7 @@ def _pick(number: int, explained: Explained, facts: CardFacts) -> Block:
     name = "" if pick.name == pick.symbol else f" {pick.name}"
     head = f"{number}. {code_of(pick.symbol)}{name}"
     confidence = CONFIDENCE.get(explained.confidence or "")
-    source = REASON_MODES[explained.reason_mode] + (f"·置信{confidence}" if confidence else "")
+    source = REASON_MODES[explained.reason_mode] + (f"·置信度{confidence}" if confidence else "")
     return _block(
         "pick",
         (
@@ -205,7 +206,10 @@ def _universe(universe: ScreenUniverse) -> Block:
     )
     lines = [f"股票池：{'，'.join(counts)}"]
     reasons = Counter(drop.reason for drop in universe.dropped).most_common()
-    lines += [f"　剔除 {count} 只：{reason}" for reason, count in reasons[:_MAX_REASONS]]
+    for reason, count in reasons[:_MAX_REASONS]:
+        codes = [code_of(drop.symbol) for drop in universe.dropped if drop.reason == reason]
+        named = "、".join(codes[:_MAX_NAMED]) + ("等" if count > _MAX_NAMED else "")
+        lines.append(f"　剔除 {count} 只（{named}）：{reason}")
     if len(reasons) > _MAX_REASONS:
         rest = sum(count for _, count in reasons[_MAX_REASONS:])
         lines.append(f"　另 {rest} 只的原因见报告")

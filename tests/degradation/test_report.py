@@ -18,7 +18,7 @@ NO_LIST = "本次不产出候选；请勿沿用上一日名单，恢复后以重
 WIDER = "结果未经该步骤筛选，范围比设计更宽；买入前请自行核对板块与事件面"
 TEMPLATE = "命中说明为模板文字，只列指标、不含解读；请以指标数值为准"
 OPTIONAL = "可选步骤未跑完，名单由规则直接给出；买入前请自行核对板块与事件面"
-FEW = "命中偏少，不要为凑数放宽条件；仓位按实际只数分配"
+FEW = "命中少于目标，不要为凑数放宽条件；单只仓位不因此加大"
 
 # trigger -> (details, reason, {action: impact}); written down by hand from the product page.
 TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
