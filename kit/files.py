@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ __all__ = [
     "append_json_line",
     "canonical_json",
     "copy_file",
+    "copy_tree",
     "count_operations",
     "dump_json",
+    "explained",
     "lock",
     "make_dir",
     "operation",
@@ -46,6 +48,7 @@ __all__ = [
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS}
+_IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST}
 _CRASH_EXIT = 137  # what a shell reports for kill -9
 
 _operations = 0
@@ -69,8 +72,12 @@ def count_operations() -> int:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn an `OSError` into a `StorageError` that says what to do."""
+def explained(path: Path) -> Iterator[None]:
+    """Turn an `OSError` into a `StorageError` that says what to do.
+
+    Raises:
+        StorageError: `file.no_space`, `file.not_writable` or `file.io`.
+    """
     try:
         yield
     except OSError as error:
@@ -80,7 +87,7 @@ def _explained(path: Path) -> Iterator[None]:
                 "file.no_space",
                 "the disk is full",
                 where=where,
-                remedy="free some space (kit prune lists old runs) and run the command again; "
+                remedy="free some space (old runs stand under runs/) and run the command again; "
                 "nothing was half-written",
             ) from error
         if error.errno in _NOT_WRITABLE:
@@ -90,11 +97,16 @@ def _explained(path: Path) -> Iterator[None]:
                 where=where,
                 remedy="check the owner and the mode of that path",
             ) from error
+        in_the_way = error.errno in _IN_THE_WAY
         raise StorageError(
             "file.io",
-            error.strerror or type(error).__name__,
+            "a file stands where a folder is needed"
+            if in_the_way
+            else error.strerror or type(error).__name__,
             where=where,
-            remedy="check that the path exists and the disk is healthy",
+            remedy="move that file, or the one above it, away"
+            if in_the_way
+            else "check that the path exists and the disk is healthy",
         ) from error
 
 
@@ -114,7 +126,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     # A name per process: two writers never share a temporary file, and the last rename wins.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _explained(path):
+    with explained(path):
         try:
             operation(temporary)
             with temporary.open("wb") as handle:
@@ -163,7 +175,7 @@ def write_json(path: Path, value: Any) -> None:
 def append_json_line(path: Path, value: Any) -> None:
     """Append one JSON value as a line, in a single write, and sync it."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
-    with _explained(path):
+    with explained(path):
         operation(path)
         with path.open("ab") as handle:
             handle.write(line.encode("utf-8"))
@@ -274,19 +286,42 @@ def sha256_file(path: Path) -> str:
 
 def make_dir(path: Path) -> None:
     """Create a directory and its parents; an existing one is fine."""
-    with _explained(path):
+    with explained(path):
         operation(path)
         path.mkdir(parents=True, exist_ok=True)
 
 
 def copy_file(source: Path, target: Path) -> None:
     """Copy the bytes of a file (not its mode) and sync them."""
-    with _explained(target):
+    with explained(target):
         operation(target)
         with source.open("rb") as reader, target.open("wb") as writer:
             shutil.copyfileobj(reader, writer)
             writer.flush()
             os.fsync(writer.fileno())
+
+
+def copy_tree(source: Path, target: Path, *, skip: Callable[[Path], bool]) -> None:
+    """Copy a folder with its modes, symbolic links as links; not synced, unlike `copy_file`.
+
+    Args:
+        source: The folder.
+        target: Where the copy goes; must not exist.
+        skip: Asked for every entry by its path relative to `source`; true leaves it out.
+    """
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        inside = Path(folder).relative_to(source)
+        return {name for name in names if skip(inside / name)}
+
+    with explained(target):
+        operation(target)
+        try:
+            shutil.copytree(source, target, symlinks=True, ignore=left_out)
+        except shutil.Error as error:
+            # It goes on after a failure and reports them all together; the first one says enough.
+            name, _, reason = error.args[0][0]
+            raise OSError(errno.EIO, f"{name}: {reason}", str(target)) from error
 
 
 def publish_dir(staging: Path, final: Path) -> None:
@@ -295,7 +330,7 @@ def publish_dir(staging: Path, final: Path) -> None:
     Raises:
         StorageError: `file.exists` when `final` is already there; nothing is then changed.
     """
-    with _explained(final):
+    with explained(final):
         for folder, _, names in os.walk(staging):
             for name in names:
                 descriptor = os.open(Path(folder) / name, os.O_RDONLY)
@@ -330,7 +365,7 @@ def remove_tree(path: Path) -> None:
     """Delete a folder, read-only ones included; a missing one is fine."""
     if not path.exists():
         return
-    with _explained(path):
+    with explained(path):
         operation(path)
         set_writable(path)
         shutil.rmtree(path)
@@ -338,7 +373,7 @@ def remove_tree(path: Path) -> None:
 
 def set_readonly(root: Path) -> None:
     """Set files to 0444 and directories to 0555, children first."""
-    with _explained(root):
+    with explained(root):
         for folder, _, names in os.walk(root, topdown=False):
             for name in names:
                 (Path(folder) / name).chmod(0o444)
@@ -347,7 +382,7 @@ def set_readonly(root: Path) -> None:
 
 def set_writable(root: Path) -> None:
     """Give the owner write permission back, parents first."""
-    with _explained(root):
+    with explained(root):
         for folder, _, names in os.walk(root):
             Path(folder).chmod(0o755)
             for name in names:
@@ -366,7 +401,7 @@ def lock(path: Path, timeout: float = 10.0) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     guard = FileLock(path, timeout=timeout)
-    with _explained(path):
+    with explained(path):
         try:
             guard.acquire()
         except Timeout as error:

@@ -8,7 +8,6 @@ seam to the process environment.
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,12 @@ from typing import Any
 from kit import files, schemas
 from kit.errors import ConfigError, DataError
 
-__all__ = ["Workspace", "environ", "init_workspace", "template_root"]
+__all__ = ["Workspace", "copy_workspace", "environ", "init_workspace", "template_root"]
 
 _PACKAGE = Path(__file__).parent
 _TEMPLATE_PARTS = ("config", "notebooks", "prompts")
+_LEFT_BEHIND = {".ipynb_checkpoints", "__pycache__"}
+_DRAFT_DEPTH = 2  # strategies/<id>/draft
 _GITIGNORE = "/runs/\n.ipynb_checkpoints/\n__pycache__/\n"
 
 
@@ -152,8 +153,12 @@ def template_root() -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent
 
 
-def init_workspace(directory: Path) -> Workspace:
+def init_workspace(directory: Path, *, examples: bool = False) -> Workspace:
     """Make a working workspace in a new or empty directory.
+
+    Args:
+        directory: Where.
+        examples: Whether the shipped strategies come along.
 
     Raises:
         ConfigError: `workspace.exists` or `workspace.not_empty`; nothing is then changed.
@@ -174,23 +179,41 @@ def init_workspace(directory: Path) -> Workspace:
             where=str(root),
             remedy="name a new or an empty directory",
         )
+    # Made aside and renamed: killed half-way, the same command can simply be given again.
+    staging = root.with_name(f".{root.name}.init-{os.getpid()}")
+    for left in root.parent.glob(f".{root.name}.init-*"):
+        files.remove_tree(left)
+    try:
+        _fill(staging, template_root(), examples=examples)
+        if root.exists():
+            root.rmdir()
+        files.publish_dir(staging, root)
+    except BaseException:
+        files.remove_tree(staging)
+        raise
+    return Workspace(root)
+
+
+def _fill(root: Path, template: Path, *, examples: bool) -> None:
     files.make_dir(root)
     for part in _TEMPLATE_PARTS:
-        for source in sorted((template_root() / part).rglob("*")):
-            if source.is_dir() or ".ipynb_checkpoints" in source.parts:
+        for source in sorted((template / part).rglob("*")):
+            inside = source.relative_to(template)
+            if source.is_dir() or not _LEFT_BEHIND.isdisjoint(inside.parts):
                 continue
-            target = root / source.relative_to(template_root())
-            files.make_dir(target.parent)
-            files.copy_file(source, target)
+            files.make_dir((root / inside).parent)
+            files.copy_file(source, root / inside)
     files.write_text(root / ".gitignore", _GITIGNORE)
     files.write_text(root / ".gitattributes", "strategies/** -text\n")
+    if examples:
+        files.copy_file(template / "INDEX.json", root / "INDEX.json")
+        files.copy_tree(template / "strategies", root / "strategies", skip=_is_draft)
+        return
     files.write_json(
         root / "INDEX.json", {"schema_version": "1.0", "updated_at": None, "strategies": {}}
     )
-    # strategies/ last: only a complete workspace is ever recognised as one.
     files.make_dir(root / "strategies")
     files.write_text(root / "strategies" / ".gitkeep", "")
-    return Workspace(root)
 
 
 def copy_workspace(source: Workspace, directory: Path) -> Workspace:
@@ -198,20 +221,43 @@ def copy_workspace(source: Workspace, directory: Path) -> Workspace:
 
     Raises:
         ConfigError: `workspace.not_empty`.
+        StorageError: The disk refused.
     """
     root = directory.expanduser().resolve()
-    if root.exists() and any(root.iterdir()):
-        raise ConfigError("workspace.not_empty", "the directory is not empty", where=str(root))
-    root.mkdir(parents=True, exist_ok=True)
-    ignore = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__", "draft")
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise ConfigError(
+            "workspace.not_empty",
+            "the directory is not empty",
+            where=str(root),
+            remedy="name a new or an empty directory",
+        )
+    files.make_dir(root)
     for part in (*_TEMPLATE_PARTS, "strategies"):
         if (source.root / part).is_dir():
-            shutil.copytree(source.root / part, root / part, ignore=ignore)
-    for name in (".gitignore", ".gitattributes"):
+            files.copy_tree(
+                source.root / part,
+                root / part,
+                skip=_is_draft if part == "strategies" else _is_litter,
+            )
+    for name in (".gitignore", ".gitattributes", "INDEX.json"):
+        # INDEX.json may be missing too: `kit registry rebuild` makes it anew.
         if (source.root / name).is_file():
-            shutil.copyfile(source.root / name, root / name)
-    shutil.copyfile(source.index_path, root / "INDEX.json")
+            files.copy_file(source.root / name, root / name)
     return Workspace(root)
+
+
+def _is_litter(path: Path) -> bool:
+    return path.name in _LEFT_BEHIND
+
+
+def _is_draft(path: Path) -> bool:
+    """Say of a path below `strategies/` that a copy does without it.
+
+    Inside a version nothing is left out: the copy is what was frozen, or what it was made into.
+    """
+    return len(path.parts) == _DRAFT_DEPTH and (
+        path.name == "draft" or path.name.startswith(".") or _is_litter(path)
+    )
 
 
 def _is_workspace(path: Path) -> bool:

@@ -73,3 +73,13 @@ def test_copy_leaves_runs_behind(workspace: Workspace, tmp_path: Path) -> None:
 def test_a_lost_index_leaves_a_workspace_that_can_be_rebuilt(workspace: Workspace) -> None:
     workspace.index_path.unlink()
     assert Workspace.find(workspace.strategies) == workspace
+
+
+def test_init_brings_the_examples_along(tmp_path: Path) -> None:
+    made = init_workspace(tmp_path / "desk", examples=True)
+    versions = sorted(path.name for path in (made.strategies / "ma250-pullback").glob("[0-9]*"))
+    assert versions[:2] == ["0.3.0", "0.3.1"]
+    assert not list(made.root.glob(".strategies*"))
+    from kit.bundle.verify import verify
+
+    assert verify(made).ok

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from kit import files
 from kit.backtest.facts import Facts
 from kit.backtest.report import build_report
 from kit.backtest.result import BacktestResult
-from kit.errors import DataError, KitError
+from kit.errors import DataError, KitError, StorageError
+from kit.state.process import is_alive, this_process
 
-__all__ = ["Evidence", "read_all", "write_evidence"]
+__all__ = ["Evidence", "check_label", "read_all", "write_evidence"]
 
 _LABEL = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
+_STAGING = re.compile(r"\.evidence-(\d+)-", re.ASCII)
 _FINGERPRINTED = ("code", "prompts", "config")
 
 
@@ -66,12 +68,26 @@ class Evidence:
 def read_all(root: Path) -> list[Evidence]:
     """Return all readable evidence under `<bundle>/backtests/`, newest first."""
     found: list[Evidence] = []
-    for path in root.glob("backtests/*/engine.json"):
+    for path in root.glob("backtests/[!.]*/engine.json"):
         try:
             found.append(Evidence.read(path.parent))
         except KitError:
-            continue  # an unreadable folder is no evidence; lint names it
+            continue  # an unreadable folder is no evidence
     return sorted(found, key=lambda one: str(one.engine["created_at"]), reverse=True)
+
+
+def check_label(label: str) -> None:
+    """Refuse what cannot name an evidence folder.
+
+    Raises:
+        DataError: `backtest.bad_label`.
+    """
+    if not _LABEL.fullmatch(label):
+        raise DataError(
+            "backtest.bad_label",
+            f"{label!r} is not a label",
+            remedy="use lower-case words joined by hyphens, such as with-event-overlay",
+        )
 
 
 def write_evidence(parent: Path, result: BacktestResult, facts: Facts, label: str | None) -> Path:
@@ -87,38 +103,61 @@ def write_evidence(parent: Path, result: BacktestResult, facts: Facts, label: st
         DataError: `backtest.bad_label`, or `backtest.label_taken` for the same day.
         StorageError: The disk refused; nothing is left behind.
     """
-    files.make_dir(parent)
+    if label is not None:
+        check_label(label)
     day = facts.created_at[:10]
-    name = f"{day}-{label or _next_label(parent)}"
-    if label is not None and not _LABEL.fullmatch(label):
-        raise DataError(
-            "backtest.bad_label",
-            f"{label!r} is not a label",
-            remedy="use lower-case words joined by hyphens, such as with-event-overlay",
-        )
-    final = parent / name
-    if final.exists():
-        raise DataError(
-            "backtest.label_taken",
-            f"there is evidence called {name} already",
-            where=str(final),
-            remedy="choose another --label, or leave it out",
-        )
-    staging = parent / f".{name}.{os.getpid()}.partial"
+    if label is not None and (parent / f"{day}-{label}").exists():
+        raise _taken(parent / f"{day}-{label}")
+    # Outside the bundle: a freeze at the same time, or after a crash, must not take half a folder.
+    place = parent.parent.parent
+    _sweep(place)
+    staging = place / f".evidence-{os.getpid()}-{day}-{label}"
     try:
         files.make_dir(staging)
         _write(staging, result, facts)
-        files.publish_dir(staging, final)
+        files.make_dir(parent)
+        return _publish(staging, parent, day, label)
     except BaseException:
         files.remove_tree(staging)
         raise
-    return final
+
+
+def _publish(staging: Path, parent: Path, day: str, label: str | None) -> Path:
+    """Move a finished folder into place; of two backtests at once each gets a number of its own."""
+    while True:
+        final = parent / f"{day}-{label or _next_label(parent)}"
+        try:
+            files.publish_dir(staging, final)
+        except StorageError as error:
+            if error.code != "file.exists":
+                raise
+            if label is not None:
+                raise _taken(final) from error
+        else:
+            return final
+
+
+def _taken(final: Path) -> DataError:
+    return DataError(
+        "backtest.label_taken",
+        f"there is evidence called {final.name} already",
+        where=str(final),
+        remedy="choose another --label, or leave it out",
+    )
+
+
+def _sweep(place: Path) -> None:
+    """Remove what killed backtests left."""
+    for path in sorted(place.glob(".evidence-*")):
+        match = _STAGING.match(path.name)
+        if match and is_alive(replace(this_process(), pid=int(match[1]), started="")) is False:
+            files.remove_tree(path)
 
 
 def _next_label(parent: Path) -> str:
     numbers = [
         int(match.group(1))
-        for path in parent.iterdir()
+        for path in parent.glob("*")
         if (match := re.search(r"-iter-(\d+)$", path.name))
     ]
     return f"iter-{max(numbers, default=0) + 1}"
@@ -146,7 +185,7 @@ def _equity(result: BacktestResult) -> pd.DataFrame:
 
 
 def _trades(trades: pd.DataFrame) -> pd.DataFrame:
-    rounded = {"entry_price": 4, "exit_price": 4, "pnl": 2, "return": 6}
+    rounded = {"size": 6, "entry_price": 4, "exit_price": 4, "pnl": 2, "return": 6}
     return trades.round({name: n for name, n in rounded.items() if name in trades})
 
 

@@ -65,16 +65,30 @@ def _verdict(result: BacktestResult, facts: Facts) -> Section:
         ),
     ]
     rows = metric_rows(result.metrics.to_dict())
-    html = html_table(guards, ("检查", "结果", "说明")) + html_table(rows, ("指标", "数值"), "lr")
+    believed = facts.lookahead.ok and facts.warmup_ok
+    said = "检查通过，数字可以看。" if believed else "⛔ 检查未通过，下面的数字不能相信。"
+    colour = "" if believed else ' style="color:#c62828"'
+    verdict = f"<p{colour}><strong>{said}</strong></p>"
+    for leak in facts.lookahead.findings[:1]:
+        verdict += f"<p>复现：</p><pre>{escape(leak.reproduction)}</pre>"
+    html = (
+        verdict
+        + html_table(guards, ("检查", "结果", "说明"))
+        + html_table(rows, ("指标", "数值"), "lr")
+    )
     return Section(heading="结论与检查", html=html)
 
 
 def _leak_text(facts: Facts) -> str:
     verdict = facts.lookahead
-    if verdict.ok:
-        return f"截断到 {len(verdict.checked_dates)} 个日期，结果都不变"
-    leak = verdict.findings[0]
-    return f"{leak.symbol} 自 {leak.first_bad_date} 起，{leak.output} 随后来的数据改变"
+    if verdict.findings:
+        leak = verdict.findings[0]
+        return f"{leak.symbol} 自 {leak.first_bad_date} 起，{leak.output} 随后来的数据改变"
+    if not verdict.checked_dates:
+        return "没有一个日期能检查：" + (verdict.skipped[0] if verdict.skipped else "区间太短")
+    if not verdict.ok:
+        return "晚一根成交，优势就消失"
+    return f"截断到 {len(verdict.checked_dates)} 个日期，结果都不变"
 
 
 def _doubts(result: BacktestResult, facts: Facts) -> Section:
@@ -113,7 +127,8 @@ def _curve(result: BacktestResult) -> Section:
 
 
 def _years(result: BacktestResult) -> Section:
-    last = result.equity.groupby(pd.DatetimeIndex(result.equity.index).year).last()
+    graded = result.equity.iloc[1:]  # the first value is only what the curve starts from
+    last = graded.groupby(pd.DatetimeIndex(graded.index).year).last()
     base = last.shift(1).fillna(result.initial_cash)
     returns = last / base - 1
     returns.index = returns.index.map(str)

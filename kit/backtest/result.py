@@ -328,16 +328,18 @@ class BacktestResult:
                 "vectorbt is not installed",
                 remedy="install the research extra: pip install 'kit[lab]'",
             ) from error
-        close = self.prices.iloc[rows, columns].ffill().bfill()
+        # Filled before it is cut: a stretch that begins in a halt begins at the last close.
+        close = self.prices.ffill().iloc[rows, columns].bfill()
         orders = np.zeros(len(records), dtype=order_dt)
         for name in _VECTORBT_FIELDS:
             orders[name] = records[name]
         orders["col"] = np.searchsorted(columns, records["col"])
-        orders = orders[np.lexsort((orders["side"] == _BUY, orders["idx"], orders["col"]))]
+        # A stable sort: what was bought and left on one bar stays in that order.
+        orders = orders[np.lexsort((orders["idx"], orders["col"]))]
         orders["id"] = np.arange(len(orders))
-        wrapper = vbt.ArrayWrapper.from_obj(
-            close, freq="1D", group_by=np.zeros(len(columns), dtype=int) if grouped else None
-        )
+        group = np.zeros(len(columns), dtype=int) if grouped else None
+        close = close if grouped else close.iloc[:, 0]
+        wrapper = vbt.ArrayWrapper.from_obj(close, freq="1D", group_by=group)
         return vbt.Portfolio(
             wrapper,
             close,

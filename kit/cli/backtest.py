@@ -28,6 +28,7 @@ def backtest(
     as_json: bool,
 ) -> None:
     """Backtest a draft or a version."""
+    from kit.backtest.evidence import Evidence
     from kit.jobs.backtest import backtest as run
 
     workspace = session.workspace()
@@ -41,9 +42,13 @@ def backtest(
         clock=SystemClock(),
         progress=output.progress_to_stderr(),
     )
+    guards = Evidence.read(evidence).engine["guards"]
     if as_json:
-        output.emit_json({**result.to_dict(), "evidence": workspace.relative(evidence)})
+        place = workspace.relative(evidence)
+        output.emit_json({**result.to_dict(), "guards": guards, "evidence": place})
         return
-    click.echo(result.summary())
-    click.echo(f"report: {workspace.relative(evidence / 'report.html')}")
+    for name in sorted(guard for guard in guards if not guards[guard]["ok"]):
+        output.say(f"⛔ {name}: not passed; the numbers below cannot be believed, see report.html")
+    output.say(result.summary())
+    output.say(f"report: {workspace.relative(evidence / 'report.html')}")
     output.message(f"evidence: {workspace.relative(evidence)}")

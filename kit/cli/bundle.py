@@ -37,8 +37,30 @@ def new(session: output.Session, strategy_id: str, origin: str | None, as_json: 
     if as_json:
         output.emit_json({"id": strategy_id, "draft": workspace.relative(draft)})
         return
-    click.echo(f"draft ready: {workspace.relative(draft)}")
+    output.say(f"draft ready: {workspace.relative(draft)}")
     output.message(f"next: edit it, then kit lint {strategy_id} and kit backtest {strategy_id}")
+
+
+@click.command(epilog="Example: kit note quiet-pullback 'near_pct 5: too few picks at 4'")
+@click.argument("strategy_id", metavar="ID")
+@click.argument("text")
+@output.json_option
+@click.pass_obj
+def note(session: output.Session, strategy_id: str, text: str, as_json: bool) -> None:
+    """Record a decision into a draft's conversation.
+
+    Freeze asks for one: a version carries the reasons that led to it.
+    """
+    from kit import bundle
+
+    workspace = session.workspace()
+    bundle.check_id(strategy_id)
+    draft = workspace.strategies / strategy_id / "draft"
+    path = bundle.record_note(draft, text, clock=SystemClock())
+    if as_json:
+        output.emit_json({"id": strategy_id, "conversation": workspace.relative(path)})
+    else:
+        output.say(f"noted in {workspace.relative(path)}")
 
 
 @click.command(epilog="Example: kit lint ma250-pullback")
@@ -60,9 +82,9 @@ def lint(session: output.Session, ref: str, as_json: bool) -> int:
         output.emit_json({"bundle": workspace.relative(root), "errors": errors, "findings": listed})
         return _INVALID if errors else 0
     for finding in findings:
-        click.echo(f"{workspace.relative(root)}/{finding}")
-        click.echo(f"  → {finding.mend}")
-    click.echo(f"{workspace.relative(root)}: {errors} errors, {len(findings) - errors} warnings")
+        output.say(f"{workspace.relative(root)}/{finding}")
+        output.say(f"  → {finding.mend}")
+    output.say(f"{workspace.relative(root)}: {errors} errors, {len(findings) - errors} warnings")
     return _INVALID if errors else 0
 
 
@@ -104,7 +126,7 @@ def diff(
         )
         return
     output.table(("bump", "area", "change"), [(c.level, c.area, c.text) for c in found.changes])
-    click.echo(f"{origin.name} → {target.name}: {found.bump}")
+    output.say(f"{origin.name} → {target.name}: {found.bump}")
 
 
 @click.command(epilog="Example: kit freeze ma250-pullback --bump auto --activate")
@@ -119,6 +141,7 @@ def diff(
 @click.option("--first-version", metavar="X.Y.Z", help="Number of a first version [0.1.0].")
 @click.option("--slug", help="New name of the newest conversation, three or four words.")
 @click.option("--activate/--no-activate", default=False, help="Make it the version cron runs.")
+@click.option("--why", default="", help="Reason, for the activation log.")
 @output.json_option
 @click.pass_obj
 def freeze(
@@ -128,6 +151,7 @@ def freeze(
     first_version: str | None,
     slug: str | None,
     activate: bool,
+    why: str,
     as_json: bool,
 ) -> None:
     """Cut an immutable version from a draft."""
@@ -140,6 +164,8 @@ def freeze(
         first_version=first_version,
         slug=slug,
         activate=activate,
+        who=output.login_name(),
+        why=why,
         clock=SystemClock(),
         progress=output.progress_to_stderr(),
     )
@@ -158,13 +184,13 @@ def _show_frozen(frozen: FrozenVersion, workspace: Workspace) -> None:
         ],
     )
     for change in frozen.changes:
-        click.echo(f"  {change}")
+        output.say(f"  {change}")
     for warning in frozen.warnings:
         output.message(f"warning: {warning}")
     for note in frozen.notes:
         output.message(f"note: {note}")
-    click.echo(f"frozen: {frozen.ref} ({frozen.bump}) at {workspace.relative(frozen.root)}")
-    click.echo(f"sha256 of its checksums.txt: {frozen.digest}")
+    output.say(f"frozen: {frozen.ref} ({frozen.bump}) at {workspace.relative(frozen.root)}")
+    output.say(f"sha256 of its checksums.txt: {frozen.digest}")
     if frozen.activated:
         output.message("it is the active version now")
     else:
@@ -196,7 +222,7 @@ def verify(session: output.Session, ref: str | None, fix: bool, as_json: bool) -
         output.message(f"{advice} modes are not read-only (git keeps none); kit verify --fix")
     for name in found.fixed:
         output.message(f"read-only again: {name}")
-    click.echo(f"{len(found.checked)} versions re-hashed: {'intact' if found.ok else 'NOT INTACT'}")
+    output.say(f"{len(found.checked)} versions re-hashed: {'intact' if found.ok else 'NOT INTACT'}")
     return 0 if found.ok else _INVALID
 
 

@@ -5,7 +5,12 @@ Commands load on use: `kit --help` imports only click, so it answers at once.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import importlib
+import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +27,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "init": ("kit.cli.workspace", "init", "Make a working workspace."),
     "new": ("kit.cli.bundle", "new", "Start a draft from a frozen version."),
     "list": ("kit.cli.registry", "list_strategies", "List strategies and their versions."),
+    "note": ("kit.cli.bundle", "note", "Record a decision into a draft's conversation."),
     "lint": ("kit.cli.bundle", "lint", "Check a draft or a version against every rule."),
     "diff": ("kit.cli.bundle", "diff", "Explain what changed between two versions."),
     "backtest": ("kit.cli.backtest", "backtest", "Backtest a draft or a version."),
@@ -63,6 +69,16 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command {name!r}; {hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader that went away (`kit runs | head`) is no error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # What is still buffered has to go somewhere when the process ends.
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         del ctx
@@ -72,6 +88,7 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: kit screen ma250-pullback --date 2020-02-27",
 )
@@ -87,10 +104,21 @@ class LazyGroup(click.Group):
 def cli(ctx: click.Context, workspace_path: str | None, debug: bool) -> None:
     """Author, backtest, freeze and run strategy bundles."""
     ctx.obj = output.Session(workspace_path=workspace_path, debug=debug)
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit with its code (see docs/commands.md)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A card is Chinese: where only ASCII is claimed to be understood, UTF-8 is the better
+            # guess; in any other encoding an escape is better than an error.
+            ascii_only = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if ascii_only else None, errors="backslashreplace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: clean up, say so, exit 130. A run has handlers of its own while it lasts.
+        signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -1,11 +1,15 @@
 """How the command talks: results to stdout, messages to stderr, errors in one shape.
 
-stdout carries the result only, so `--json` can always be piped. Colour and progress appear only
-on a terminal, and never when `NO_COLOR` is set.
+stdout carries the result only, so `--json` can always be piped. Progress is plain lines on stderr;
+there is neither colour nor animation, and a control character in a name or a message (a bundle's
+error text, a file name) never reaches the terminal.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import getpass
 import json
 import os
 import sys
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from kit.errors import AlreadyDone, KitError
+from kit.text import one_line, visible
 from kit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -24,21 +29,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Session",
-    "colour",
+    "card_stream",
     "emit_json",
     "json_option",
+    "login_name",
     "message",
     "progress_to_stderr",
     "run_progress",
+    "say",
     "show_already",
     "show_error",
     "show_outcome",
     "table",
     "width",
+    "with_again",
 ]
 
 _INTERNAL = 1
 _USAGE = 2
+_STORAGE = 5
 _INTERRUPTED = 130
 
 
@@ -71,25 +80,36 @@ def emit_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2, default=str))
 
 
+def say(text: str) -> None:
+    """Print a part of the result to stdout."""
+    click.echo(visible(text))
+
+
 def message(text: str) -> None:
     """Print a line for the person, to stderr."""
-    click.echo(text, err=True)
+    click.echo(visible(text), err=True)
 
 
-def colour(text: str, style: str) -> str:
-    """Colour text on a terminal; leave it alone elsewhere."""
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
-        return text
-    return click.style(text, fg=style)
+def card_stream(*, as_json: bool) -> TextIO:
+    """Return where the console channel writes: stdout is the card, or else the JSON document."""
+    return sys.stderr if as_json else sys.stdout
 
 
 def progress_to_stderr() -> Callable[[str], None]:
     """Return a progress sink: one plain line per event, to stderr."""
 
     def line(text: str) -> None:
-        click.echo(f"  {text}", err=True)
+        message(f"  {text}")
 
     return line
+
+
+def login_name() -> str:
+    """Return who is at the keyboard, for records; containers may have no name for a user id."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
 
 
 def run_progress() -> Callable[[ProgressEvent], None]:
@@ -97,11 +117,9 @@ def run_progress() -> Callable[[ProgressEvent], None]:
 
     def line(event: ProgressEvent) -> None:
         if event.kind == "cell_done":
-            click.echo(
-                f"  [{event.n}/{event.of}] {event.title}  {event.seconds or 0:.1f} s", err=True
-            )
+            message(f"  [{event.n}/{event.of}] {event.title}  {event.seconds or 0:.1f} s")
         elif event.kind in {"warning", "stopping"}:
-            click.echo(f"  {event.message or event.title}", err=True)
+            message(f"  {event.message or event.title}")
 
     return line
 
@@ -128,16 +146,28 @@ def show_outcome(
         emit_json(body)
         return code
     if run is None:
-        click.echo(f"{head['status']}: {head['reason']}")
+        say(f"{head['status']}: {head['reason']}")
         return code
+    if not run.receipts and run.card is not None:
+        from kit.card import render_card
+
+        say(render_card(run.card, "plain"))  # a draft's card goes nowhere else
     for warning in run.warnings:
         message(f"warning: {warning}")
     sent = ", ".join(f"{receipt.channel}: {receipt.state}" for receipt in run.receipts)
     message(f"{head['status']}: {run.run_id} ({sent or 'not delivered'})")
     if error is not None:
         return show_error(error, as_json=False, debug=False)
-    message(f"next: kit show {run.run_id}")
+    if run.folder is not None:
+        message(f"next: kit show {run.run_id}")
     return code
+
+
+def with_again(error: AlreadyDone) -> AlreadyDone:
+    """Name the option too that runs it anew: a full disk may have left no folder to rerun from."""
+    if error.code == "run.already_done":
+        error.remedy = f"{error.remedy}; or give --again"
+    return error
 
 
 def show_already(error: AlreadyDone, *, as_json: bool) -> int:
@@ -153,7 +183,7 @@ def table(
     headers: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO | None = None
 ) -> None:
     """Print a table whose columns line up, Chinese included (a Han character is two cells wide)."""
-    cells = [[("" if value is None else str(value)) for value in row] for row in rows]
+    cells = [[("" if value is None else one_line(str(value))) for value in row] for row in rows]
     widths = [
         max([width(header), *(width(row[i]) for row in cells)]) for i, header in enumerate(headers)
     ]
@@ -178,15 +208,18 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     elif isinstance(error, (KeyboardInterrupt, click.exceptions.Abort)):
         shown, code = _plain("interrupted", "stopped by you", "run the same command again"), 130
     elif isinstance(error, click.ClickException):
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            # Nothing to explain: its message is the help of a group.
+            click.echo(error.format_message(), err=True)
+            return _USAGE
         command = (
             error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else ""
         )
         remedy = f"{command or 'kit'} --help"
         shown, code = _plain("usage", error.format_message(), remedy), _USAGE
-    elif isinstance(error, BrokenPipeError):
-        # The reader of our stdout went away (`kit runs | head`): nothing to say to nobody.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - lives until exit
-        return 0
+    elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO):
+        shown = _plain("file.no_space", "the result could not be written", "make room, run again")
+        code = _STORAGE
     elif isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else _INTERNAL
     else:
@@ -197,13 +230,14 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         )
         code = _INTERNAL
     if as_json:
-        emit_json({"error": shown})
+        with contextlib.suppress(OSError):  # stdout itself may be what failed
+            emit_json({"error": shown})
     place = f"{shown['where']}: " if shown["where"] else ""
-    click.echo(f"error: {place}{shown['message']} [{shown['code']}]", err=True)
+    message(one_line(f"error: {place}{shown['message']} [{shown['code']}]"))
     if shown["remedy"]:
-        click.echo(f"  → {shown['remedy']}", err=True)
+        message(f"  → {one_line(shown['remedy'])}")
     if debug:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        message("".join(traceback.format_exception(error)))
     return code
 
 

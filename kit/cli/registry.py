@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-
 import click
 
 from kit.cli import output
@@ -26,7 +24,10 @@ def list_strategies(session: output.Session, as_json: bool) -> None:
         output.emit_json(found)
         return
     if not found["strategies"]:
-        output.message("no strategies here yet; see docs/bundles.md for the first draft")
+        output.message(
+            "no strategies here yet: notebooks/research/01-author.ipynb writes a first draft; "
+            "versions copied into strategies/ID/ are listed by kit registry rebuild"
+        )
         return
     rows = [
         (
@@ -95,7 +96,7 @@ def activate(session: output.Session, ref: str, why: str, who: str | None, as_js
         session.workspace(),
         strategy_id,
         version,
-        who=who or getpass.getuser(),
+        who=who or _login(),
         why=why,
         clock=SystemClock(),
     )
@@ -117,7 +118,7 @@ def retire(
     strategy = bundle.retire(
         session.workspace(),
         strategy_id,
-        who=who or getpass.getuser(),
+        who=who or _login(),
         why=why,
         clock=SystemClock(),
     )
@@ -131,17 +132,25 @@ def rebuild(session: output.Session, as_json: bool) -> None:
     """Make INDEX.json anew from the version directories and the activation logs."""
     from kit.bundle.rebuild import rebuild as rebuild_index
 
-    rebuilt = rebuild_index(session.workspace(), who=getpass.getuser(), clock=SystemClock())
+    rebuilt = rebuild_index(session.workspace(), who=_login(), clock=SystemClock())
     if as_json:
         output.emit_json({"strategies": sorted(rebuilt.index.strategies), "notes": rebuilt.notes})
         return
     for note in rebuilt.notes:
         output.message(note)
-    click.echo(f"INDEX.json rebuilt: {len(rebuilt.index.strategies)} strategies")
+    output.say(f"INDEX.json rebuilt: {len(rebuilt.index.strategies)} strategies")
+
+
+def _login() -> str:
+    """Return the login name; a container's user may have none."""
+    try:
+        return output.login_name()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def _say(strategy_id: str, active: str | None, as_json: bool) -> None:
     if as_json:
         output.emit_json({"id": strategy_id, "active": active})
     else:
-        click.echo(f"{strategy_id}: active version is {active or 'none'}")
+        output.say(f"{strategy_id}: active version is {active or 'none'}")

@@ -6,11 +6,12 @@ import click
 
 from kit.cli import output
 from kit.clock import parse_date
+from kit.text import one_line
 
 
 @click.command(epilog="Example: kit runs --date 2020-02-27")
 @click.option("--date", "trade_date", help="Only this trade date, YYYY-MM-DD.")
-@click.option("--kind", help="Only this kind: screen, slot.")
+@click.option("--kind", type=click.Choice(["screen", "slot"]), help="Only this kind.")
 @click.option("--subject", help="Only subjects that begin with this.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--files", is_flag=True, help="Name the files to open.")
@@ -49,14 +50,19 @@ def runs(
         output.emit_json([row.to_dict() for row in rows])
         return
     if not rows:
-        output.message("no runs yet; next: kit screen ma250-pullback --date 2020-02-27")
+        asked = trade_date or kind or subject
+        output.message(
+            "no run fits; all of them: kit runs"
+            if asked
+            else "no runs yet; next: kit screen ma250-pullback --date 2020-02-27"
+        )
         return
     if files:
         for row in rows:
             folder = workspace.runs / row.run_id
             for path in sorted(folder.rglob("*")):
                 if path.name in _TO_OPEN:
-                    click.echo(f"  {workspace.relative(path)}")
+                    output.say(f"  {workspace.relative(path)}")
         return
     output.table(
         ("run", "status", "started", "seconds", "delivered", "note"),
@@ -93,21 +99,20 @@ def show(session: output.Session, run: str, as_json: bool) -> None:
     if as_json:
         output.emit_json(details.to_dict())
         return
-    click.echo(f"{details.run_id}: {details.status}")
+    output.say(f"{details.run_id}: {details.status}")
     if details.problem:
-        click.echo(details.problem)
+        output.say(details.problem)
     if details.card is not None:
-        click.echo()
-        click.echo(render_card(details.card, "plain"))
+        output.say(f"\n{render_card(details.card, 'plain')}")
     click.echo()
     output.table(
         ("channel", "state", "attempts", "detail"),
         [(r["channel"], r["state"], r["attempts"], r["detail"]) for r in details.receipts],
     )
     click.echo()
-    click.echo(f"files in {details.folder}:")
+    output.say(f"files in {details.folder}:")
     for name in details.files:
-        click.echo(f"  {name}")
+        output.say(f"  {one_line(name)}")
     if details.next_command:
         output.message(f"next: {details.next_command}")
 
@@ -139,6 +144,7 @@ def rerun(session: output.Session, run: str, as_json: bool) -> int:
             record["key"]["subject"],
             date=record["key"]["trade_date"],
             mode=parameters["mode"],
+            limit=parameters["limit"],
             again=True,
             as_json=as_json,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -69,15 +68,14 @@ def perform(session: output.Session, ref: str, *, as_json: bool, **options: Any)
             ref,
             clock=SystemClock(),
             store=Store(workspace.state_path),
-            # stdout is the result: the JSON document, or the card itself.
-            stream=sys.stderr if as_json else sys.stdout,
+            stream=output.card_stream(as_json=as_json),
             progress=output.run_progress(),
             **options,
         )
     except AlreadyDone as error:
         # Unattended, a second fire is as it should be.
         if not options.get("cron"):
-            raise
+            raise output.with_again(error) from None
         return output.show_already(error, as_json=as_json)
     head = {"status": done.status, "ref": done.ref, "date": str(done.day), "reason": done.reason}
     return output.show_outcome(

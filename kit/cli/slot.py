@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -75,14 +74,14 @@ def perform(
             now=None if now is None else parse_instant(now),
             clock=SystemClock(),
             store=Store(workspace.state_path),
-            stream=sys.stderr if as_json else sys.stdout,
+            stream=output.card_stream(as_json=as_json),
             progress=output.run_progress(),
             **options,
         )
     except AlreadyDone as error:
         # Unattended, a second fire is as it should be.
         if not options.get("cron"):
-            raise
+            raise output.with_again(error) from None
         return output.show_already(error, as_json=as_json)
     head = {
         "status": done.status,

@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 
 from kit.backtest import BacktestResult, run_backtest
-from kit.backtest.evidence import write_evidence
+from kit.backtest.evidence import check_label, write_evidence
 from kit.backtest.facts import Facts, StepQuality
 from kit.backtest.lookahead import check_lookahead
 from kit.backtest.settings import Settings
 from kit.backtest.warmup import needed_history
 from kit.bundle import Bundle, resolve
 from kit.clock import Clock, iso, parse_date
-from kit.errors import DataError, UsageError
+from kit.errors import DataError, GuardError, UsageError
 from kit.market import (
     BarSource,
     MarketPanel,
@@ -66,14 +66,20 @@ def backtest(
         RegistryError: No such strategy or version.
         BundleError: The bundle is tampered with or malformed.
         UsageError: `backtest.bad_range`.
-        DataError: No bars in the range; the message names what the source covers.
+        DataError: No bars in the range, naming what the source covers; `backtest.bad_label`.
         StorageError: The disk refused; nothing is left behind.
     """
+    if label is not None:
+        check_label(label)  # before a minute's work, not after it
     progress("load")
     bundle = resolve(workspace, ref)
+    # Taken first: a draft that is edited meanwhile then has stale evidence, not evidence of code
+    # that never ran.
+    fingerprints = bundle.fingerprints
     first, last = _range(bundle, start, end)
     bars = open_source(workspace, source)
-    panel, universe = _panel(bundle, bars, symbols or bundle.config["codes"], first, last)
+    named = bundle.config["codes"] if symbols is None else symbols
+    panel, universe = _panel(bundle, bars, named, first, last)
     progress("simulate")
     manifest, config = bundle.manifest, bundle.config
     evaluation = config.get("evaluation_start_date")
@@ -92,7 +98,7 @@ def backtest(
         ref=bundle.ref,
         created_at=iso(clock.now()),
         config=bundle.config,
-        fingerprints={**bundle.fingerprints, "data": panel.fingerprint},
+        fingerprints={**fingerprints, "data": panel.fingerprint},
         source=bars.name,
         synthetic=bars.synthetic,
         market=panel.market,
@@ -101,7 +107,7 @@ def backtest(
         steps=_steps(bundle),
         lookahead=check_lookahead(bundle.engine, panel),
         warmup_declared=bundle.manifest.data_contract.warmup_bars,
-        warmup_needed=needed_history(bundle.engine, panel),
+        warmup_needed=_warmup_needed(bundle, panel),
     )
     progress("evidence")
     if bundle.is_draft:
@@ -135,7 +141,7 @@ def _panel(
             where="config.json: interval",
             remedy=f"use one of: {', '.join(_INTERVALS)}",
         )
-    selector = {"symbols": list(symbols)}
+    selector = {"symbols": [name for symbol in symbols if (name := symbol.strip())]}
     universe = resolve_universe(bars, contract.market, selector, last, since=first)
     if not universe.got:
         covered = bars.coverage(contract.market)
@@ -170,6 +176,17 @@ def _benchmark(
     except DataError:
         return None
     return panel.wide("close")[named]
+
+
+def _warmup_needed(bundle: Bundle, panel: MarketPanel) -> int:
+    """Return the history the engine needs; all there is when it cannot do with less.
+
+    It ran on the whole panel before. One that fails on a part of it is reported by the guards.
+    """
+    try:
+        return needed_history(bundle.engine, panel)
+    except GuardError:
+        return len(panel.dates)
 
 
 def _steps(bundle: Bundle) -> tuple[StepQuality, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ from kit.backtest.evidence import Evidence, read_all
 from kit.bundle import Bundle, CheckResult, FreezeChecks, FrozenVersion
 from kit.bundle.freeze import freeze
 from kit.clock import Clock
-from kit.errors import KitError
+from kit.errors import KitError, StorageError
 from kit.runner import run_clean
 from kit.workspace import Workspace
 
@@ -21,6 +23,7 @@ __all__ = ["freeze_draft"]
 
 _NOTEBOOK = "notebook.ipynb"
 _TIME_LIMIT_SEC = 300.0
+_CELL_FILE = re.compile(r"(?:/[^\s\"'<>:]*)?/ipykernel_\d+/\d+\.py")
 
 
 def freeze_draft(
@@ -32,6 +35,8 @@ def freeze_draft(
     first_version: str | None = None,
     slug: str | None = None,
     activate: bool = False,
+    who: str | None = None,
+    why: str = "",
     progress: Callable[[str], None] = lambda _message: None,
 ) -> FrozenVersion:
     """Cut the next version of a strategy; see `kit.bundle.freeze.freeze` for arguments and errors.
@@ -55,6 +60,8 @@ def freeze_draft(
         first_version=first_version,
         slug=slug,
         activate=activate,
+        who=who,
+        why=why,
         progress=progress,
     )
 
@@ -82,6 +89,8 @@ def _guard(bundle: Bundle, name: str, said: Callable[[Any], str], mend: str) -> 
     """Ask every fresh backtest: a leak that one of them shows is a leak."""
     verdicts = [evidence.engine["guards"][name] for evidence in _fresh(bundle)]
     if not verdicts:
+        # The rule may be as good as can be: what is missing is the run that says so.
+        mend = f"run kit backtest {bundle.id}@draft"
         return CheckResult(name=name, ok=False, detail="not run on this code", mend=mend)
     worst = next((verdict for verdict in verdicts if not verdict["ok"]), verdicts[0])
     return CheckResult(name=name, ok=worst["ok"], detail=said(worst), mend=mend)
@@ -91,6 +100,10 @@ def _lookahead(bundle: Bundle) -> CheckResult:
     def said(verdict: Any) -> str:
         if verdict["ok"]:
             return f"outputs unchanged on {len(verdict['checked_dates'])} truncations"
+        if not verdict["checked_dates"]:
+            return "no truncation could be checked: " + "; ".join(verdict["skipped"][:1])
+        if not verdict["findings"]:
+            return "the result does not outlive one bar of delay"
         leak = verdict["findings"][0]
         return f"{leak['output']} of {leak['symbol']} changes from {leak['first_bad_date']} on"
 
@@ -114,6 +127,7 @@ def _notebook(bundle: Bundle, clock: Clock) -> CheckResult:
         return CheckResult(
             name="notebook", ok=False, detail=f"there is no {_NOTEBOOK}", mend=f"write {_NOTEBOOK}"
         )
+    before = bundle.fingerprints
     with tempfile.TemporaryDirectory(prefix="kit-freeze-") as folder:
         copy = Path(folder) / bundle.id / "draft"
         shutil.copytree(bundle.root, copy)
@@ -124,13 +138,24 @@ def _notebook(bundle: Bundle, clock: Clock) -> CheckResult:
                 clock=clock,
                 time_limit_sec=_TIME_LIMIT_SEC,
             )
+        except StorageError:
+            raise  # a full disk is no fault of the notebook's
         except KitError as error:
             return CheckResult(name="notebook", ok=False, detail=str(error), mend=mend)
+        if outcome.failure is not None and outcome.failure.kind == "interrupted":
+            raise outcome.failure.to_error()
         if not outcome.ok:
             cell = f" in “{outcome.failed_cell}”" if outcome.failed_cell else ""
             detail = f"{outcome.error}{cell}"
             return CheckResult(name="notebook", ok=False, detail=detail, mend=mend)
         executed = _portable(copy / _NOTEBOOK)
+    if bundle.fingerprints != before:
+        return CheckResult(
+            name="notebook",
+            ok=False,
+            detail="the draft changed while its notebook ran",
+            mend="freeze again when nobody edits it",
+        )
     return CheckResult(
         name="notebook",
         ok=True,
@@ -155,4 +180,22 @@ def _portable(path: Path) -> bytes:
     for cell in notebook["cells"]:
         cell["metadata"].pop("papermill", None)
         cell["metadata"].pop("execution", None)
+        if "outputs" in cell:
+            cell["outputs"] = _placeless(cell["outputs"], path.parent)
     return files.dump_json(notebook).encode("utf-8")
+
+
+def _placeless(value: Any, folder: Path) -> Any:
+    """Return outputs with the paths of this machine written as what they stand for."""
+    if isinstance(value, dict):
+        return {key: _placeless(item, folder) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_placeless(item, folder) for item in value]
+    if not isinstance(value, str):
+        return value
+    places = {folder: ".", folder.resolve(): ".", Path.home(): "~", Path(sys.prefix): "<python>"}
+    # Longest first: one may stand inside another.
+    for place, name in sorted(places.items(), key=lambda item: -len(str(item[0]))):
+        if len(place.parts) > 1:
+            value = re.sub(rf"(?<![\w.-]){re.escape(str(place))}(?!\w)", name, value)
+    return _CELL_FILE.sub("<cell>", value)

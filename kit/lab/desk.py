@@ -11,7 +11,7 @@ import difflib
 import tempfile
 from collections.abc import Sequence
 from datetime import date, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kit import files
@@ -105,20 +105,16 @@ class Desk:
         Raises:
             UsageError: `lab.no_draft`, or `lab.bad_path` when the path leaves the draft.
         """
-        target = (self.draft_root / path).resolve()
-        if not path or not target.is_relative_to(self.draft_root.resolve()) or target.is_dir():
-            raise UsageError(
-                "lab.bad_path",
-                f"{path!r} is not a file of the draft",
-                remedy="name a path inside it, such as code/signal_engine.py",
-            )
+        name = _inside(self.draft_root, path)
+        target = self.draft_root / name
         text = text if text.endswith("\n") else text + "\n"
-        old = files.read_text(target) if target.is_file() else ""
+        # What stood there may be no text at all; it is being replaced.
+        old = target.read_bytes().decode("utf-8", "replace") if target.is_file() else ""
         files.make_dir(target.parent)
         files.write_text(target, text)
         plus, minus = _changed_lines(old, text)
-        head = f"{path}: +{plus} -{minus} lines" if plus or minus else f"{path}: unchanged"
-        findings = [f for f in self._findings(self.draft_root) if f.path == path]
+        head = f"{name}: +{plus} -{minus} lines" if plus or minus else f"{name}: unchanged"
+        findings = [f for f in self._findings(self.draft_root) if f.path == name]
         if not findings:
             return Note(f"{head}; lint: clean")
         rows = [(f.where, f.rule, f.message, f.mend) for f in findings]
@@ -132,13 +128,26 @@ class Desk:
         return Rows(title, ("severity", "where", "rule", "finding", "mend"), rows)
 
     def diff(self, old: str | None = None, new: str = "draft") -> Rows:
-        """Explain what changed between a version (the latest by default) and the open draft."""
+        """Explain what changed between a version (the latest by default) and the open draft.
+
+        Raises:
+            UsageError: `lab.no_draft`, or `bundle.no_parent` before the first freeze.
+            RegistryError: There is no such version.
+        """
+        from kit import bundle
         from kit.bundle.diff import diff
         from kit.bundle.rebuild import version_dirs
 
-        strategy = self.draft_root.parent
-        target = strategy / new
-        origin = strategy / old if old else version_dirs(strategy)[0]
+        strategy = self._open()
+        target = bundle.resolve(self.workspace, f"{strategy}@{new}").root
+        versions = [root for root in version_dirs(target.parent) if root != target]
+        if old is None and not versions:
+            raise UsageError(
+                "bundle.no_parent",
+                f"{strategy} has no frozen version to compare with",
+                remedy="cut the first one: lab.freeze()",
+            )
+        origin = bundle.resolve(self.workspace, f"{strategy}@{old}").root if old else versions[0]
         found = diff(origin, target)
         return Rows(
             f"{origin.name} → {target.name}: {found.bump}",
@@ -148,13 +157,9 @@ class Desk:
 
     def note(self, text: str, *, kind: str = "decision") -> Note:
         """Record a decision into the open draft's conversation."""
-        from kit.bundle import append_event
+        from kit.bundle import record_note
 
-        if not text:
-            raise UsageError("lab.usage", "a note needs a text", remedy="%kit_note why this number")
-        path = append_event(
-            self.draft_root, slug="notebook", role="user", kind=kind, content=text, clock=self.clock
-        )
+        path = record_note(self.draft_root, text, clock=self.clock, kind=kind)
         return Note(f"noted in {path.name}")
 
     def backtest(
@@ -258,6 +263,32 @@ def scratch_desk(origin: Workspace, clock: Clock | None = None) -> Desk:
     """Copy a workspace, without runs and drafts, into a temporary folder, and sit down there."""
     folder = Path(tempfile.mkdtemp(prefix="kit-scratch-"))
     return Desk(copy_workspace(origin, folder / origin.root.name), clock)
+
+
+def _inside(draft: Path, path: str) -> str:
+    """Return a path as the draft's own files are named: relative, forward slashes, no detours.
+
+    Raises:
+        UsageError: `lab.bad_path` when it leaves the draft, passes a link, or names no file.
+    """
+    inside = PurePosixPath(path)
+    parts = inside.parts
+    steps = [draft.joinpath(*parts[:count]) for count in range(len(parts) + 1)]
+    if (
+        not parts
+        or inside.is_absolute()
+        or ".." in parts
+        or path.endswith("/")
+        or not path.isprintable()
+        or any(step.is_symlink() for step in steps)
+        or steps[-1].is_dir()
+    ):
+        raise UsageError(
+            "lab.bad_path",
+            f"{path!r} is not a file of the draft",
+            remedy="name a path inside it, such as code/signal_engine.py",
+        )
+    return inside.as_posix()
 
 
 def _changed_lines(old: str, new: str) -> tuple[int, int]:

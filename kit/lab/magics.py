@@ -6,7 +6,6 @@ whatever a cell can. Errors show message and remedy, not a wall of traceback.
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, needs_local_scope
@@ -25,11 +24,18 @@ class KitMagics(Magics):
     @line_magic
     def kit_draft(self, line: str) -> Any:
         """Open a draft: `%kit_draft ID [--from ID@VERSION | --empty]`."""
-        words = shlex.split(line)
-        if not words:
-            raise UsageError("lab.usage", "name a strategy", remedy="%kit_draft ma250-pullback")
-        origin = words[words.index("--from") + 1] if "--from" in words[:-1] else None
-        return lab.draft(words[0], from_=origin, empty="--empty" in words)
+        match line.split():
+            case [strategy_id]:
+                return lab.draft(strategy_id)
+            case [strategy_id, "--empty"]:
+                return lab.draft(strategy_id, empty=True)
+            case [strategy_id, "--from", origin]:
+                return lab.draft(strategy_id, from_=origin)
+        raise UsageError(
+            "lab.usage",
+            f"{line.strip()!r} names no draft to open",
+            remedy="%kit_draft ID, %kit_draft ID --from ID@VERSION, or %kit_draft ID --empty",
+        )
 
     @cell_magic
     def kit_file(self, line: str, cell: str) -> Any:

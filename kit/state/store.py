@@ -6,6 +6,7 @@ anything is read, so a check followed by an insert is one atomic step across pro
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,13 +46,13 @@ class Store:
         """Run a writing transaction: commits on leaving, rolls back on an exception.
 
         Raises:
-            StorageError: `state.unavailable`, `state.corrupt` or `state.newer`.
+            StorageError: `state.unavailable`, `state.corrupt`, `state.newer` or `file.no_space`.
         """
         with self._explained():
-            files.operation(Path(str(self.location)))
+            self._pass_seam()
             with self._open().begin() as connection:
                 yield connection
-                files.operation(Path(str(self.location)))
+                self._pass_seam()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -62,6 +63,11 @@ class Store:
         """
         with self._explained(), self._open().connect() as connection:
             yield connection.execution_options(kit_reading=True)
+
+    def _pass_seam(self) -> None:
+        path = Path(str(self.location))
+        with files.explained(path):
+            files.operation(path)
 
     def _open(self) -> Engine:
         if self._engine is None:
@@ -99,6 +105,9 @@ class Store:
         try:
             yield
         except OperationalError as error:
+            if "disk is full" in str(error.orig):
+                with files.explained(Path(where)):
+                    raise OSError(errno.ENOSPC, str(error.orig)) from error
             raise StorageError(
                 "state.unavailable",
                 f"the state store cannot be used: {error.orig}",
