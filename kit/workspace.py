@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parent
 _TEMPLATE_PARTS = ("config", "notebooks", "prompts")
 _LEFT_BEHIND = {".ipynb_checkpoints", "__pycache__"}
 _DRAFT_DEPTH = 2  # strategies/<id>/draft
-_GITIGNORE = "/runs/\n.ipynb_checkpoints/\n__pycache__/\n"
+_GITIGNORE = "/runs/\n/strategies/*/.*\n.ipynb_checkpoints/\n__pycache__/\n"
 
 
 def environ(name: str, default: str | None = None) -> str | None:

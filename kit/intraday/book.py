@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 from kit.intraday import figures
@@ -32,6 +32,8 @@ class Row:
         prev_close: Close of the session before, or None.
         time: When the price was made, aware; None without a price.
         fresh: Whether the quote is recent enough to speak for this slot.
+        of_session: Whether it was made on the slot's own session date; an earlier day's move is
+            not today's.
         problem: Why there is no price, in the quote source's words; empty when there is one.
     """
 
@@ -41,6 +43,7 @@ class Row:
     prev_close: Decimal | None = None
     time: datetime | None = None
     fresh: bool = False
+    of_session: bool = False
     problem: str = ""
 
     @property
@@ -50,8 +53,8 @@ class Row:
 
     @property
     def day_pct(self) -> Decimal | None:
-        """Move since the previous close, percent."""
-        return change_pct(self.price, self.prev_close)
+        """Move of this session since the previous close, percent; None for an earlier quote."""
+        return change_pct(self.price, self.prev_close) if self.of_session else None
 
     @property
     def gain_pct(self) -> Decimal | None:
@@ -72,8 +75,8 @@ class Row:
 
     @property
     def day_gain(self) -> Decimal | None:
-        """Shares times (price - previous close)."""
-        if self.price is None or self.prev_close is None:
+        """Shares times (price - previous close); None for a quote of an earlier session."""
+        if self.price is None or self.prev_close is None or not self.of_session:
             return None
         return (self.price - self.prev_close) * self.holding.shares
 
@@ -89,6 +92,7 @@ class Totals:
         day_gain: Gain since the previous close, over the rows that know it.
         day_pct: The same in percent of the value at the previous close.
         left_out: Labels of rows without a price.
+        day_left_out: Labels of rows with a price that is not of this session.
     """
 
     value: Decimal | None
@@ -97,6 +101,7 @@ class Totals:
     day_gain: Decimal | None
     day_pct: Decimal | None
     left_out: tuple[str, ...]
+    day_left_out: tuple[str, ...]
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Totals:
@@ -116,11 +121,18 @@ class Totals:
             if day_gain is not None and before is not None and before != day_gain
             else None,
             left_out=tuple(row.label for row in rows if row.price is None),
+            day_left_out=tuple(row.label for row in priced if row.day_gain is None),
         )
 
 
-def build_rows(portfolio: Portfolio, batch: QuoteBatch) -> tuple[Row, ...]:
-    """Join holdings and quotes, in the order of the portfolio."""
+def build_rows(portfolio: Portfolio, batch: QuoteBatch, session: date) -> tuple[Row, ...]:
+    """Join holdings and quotes, in the order of the portfolio.
+
+    Args:
+        portfolio: The holdings.
+        batch: Their quotes.
+        session: The slot's session date at the exchange.
+    """
     rows = []
     for holding in portfolio.holdings:
         quote = batch.quotes.get(holding.symbol)
@@ -136,6 +148,7 @@ def build_rows(portfolio: Portfolio, batch: QuoteBatch) -> tuple[Row, ...]:
                 prev_close=exact(quote.prev_close),
                 time=quote.time,
                 fresh=not quote.stale,
+                of_session=quote.time.date() >= session,
             )
         )
     return tuple(rows)
@@ -163,21 +176,28 @@ def table_lines(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def book_line(totals: Totals, currency: str) -> str:
     """Write the book: market value, gain over cost, gain of the day."""
+    partly = totals.day_gain is not None and totals.day_left_out
+    without = f"，不含 {'、'.join(totals.day_left_out)}" if partly else ""
     text = (
         f"📊 市值 {figures.money(totals.value, signed=False)} {currency}"
         f"｜浮盈 {figures.money(totals.gain)}（{figures.percent(totals.gain_pct)}）"
-        f"｜今日 {figures.money(totals.day_gain)}（{figures.percent(totals.day_pct)}）"
+        f"｜今日 {figures.money(totals.day_gain)}（{figures.percent(totals.day_pct)}{without}）"
     )
     return f"{text}｜不含 {'、'.join(totals.left_out)}" if totals.left_out else text
 
 
-def index_strip(portfolio: Portfolio, batch: QuoteBatch) -> str:
-    """Write the configured indexes that have a quote, or an empty text."""
+def index_strip(portfolio: Portfolio, batch: QuoteBatch, session: date) -> str:
+    """Write the configured indexes that have a quote, or an empty text.
+
+    The move of an earlier session than `session` is shown as unknown.
+    """
     parts = []
     for symbol in portfolio.indices:
         quote = batch.quotes.get(symbol)
         if quote is not None:
-            move = change_pct(exact(quote.price), exact(quote.prev_close))
+            move = None
+            if quote.time.date() >= session:
+                move = change_pct(exact(quote.price), exact(quote.prev_close))
             parts.append(f"{quote.name or symbol} {figures.percent(move)}")
     return "｜".join(parts)
 

@@ -82,12 +82,13 @@ def slot_card(context: Mapping[str, Any], product: Product) -> Card:
         for row in context["card_blocks"]
     ]
     at = datetime.fromisoformat(context["data_time"]) if context["data_time"] else None
+    now = datetime.fromisoformat(context["slot"])
     blocks = [
         *_banner(product),
         *data,
         *_judgement_blocks(product),
         *_advice(product),
-        _provenance(product.run_id, at, product.mode, context["quote_source"]),
+        _provenance(product.run_id, _as_of(at, now), product.mode, context["quote_source"]),
     ]
     blocks.sort(key=lambda block: BLOCK_ORDER.index(block.kind))
     return Card(
@@ -142,7 +143,7 @@ def failed_card(
                 emphasis=HIGH,
                 keep=True,
             ),
-            _provenance(run_id, None, "", ""),
+            _provenance(run_id, "", "", ""),
         ),
         mode="none",
         meta={
@@ -196,10 +197,18 @@ def _advice(product: Product) -> list[Block]:
     return [Block(kind="advice", lines=tuple(f"ℹ️ 校验提示：{text}" for text in told[:2]))]
 
 
-def _provenance(run_id: str, data_time: datetime | None, mode: str, source: str) -> Block:
+def _as_of(at: datetime | None, now: datetime) -> str:
+    """Write the time of the data, and its age when that is more than a week."""
+    if at is None:
+        return ""
+    age = wording.aged(at, now)
+    return wording.dated(at, now) + (f"（{age}前）" if age else "")
+
+
+def _provenance(run_id: str, data_time: str, mode: str, source: str) -> Block:
     parts = [f"运行 {run_id}"]
-    if data_time is not None:
-        parts.append(f"数据截至 {data_time:%m-%d %H:%M}")
+    if data_time:
+        parts.append(f"数据截至 {data_time}")
     if mode in wording.MODES:
         parts.append(wording.MODES[mode])
     if source:

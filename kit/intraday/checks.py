@@ -27,6 +27,8 @@ _MOST_NUMBERS = 4
 _NUMBER = re.compile(r"(?<![0-9A-Za-z_.])[-+]?(\d[\d,]*(?:\.\d+)?)\s*(%?)(?![0-9A-Za-z_])")
 _CLOCK = re.compile(r"(?<![0-9:])\d{1,2}:\d{2}(?![0-9:])")
 _DATE = re.compile(r"(?<![0-9])(?:\d{4}-)?\d{2}-\d{2}(?![0-9])")
+# How many items a list left out is said by the list itself, not read off the data.
+_LEFT_OUT = re.compile(r"另 ?\d+ ?条")
 _PERCENT_KEYS = re.compile(r"(?:^|_)pct(?:_|$)")
 
 
@@ -86,7 +88,7 @@ def _numbers(judgement: Judgement, packet: Mapping[str, Any]) -> list[Finding]:
     """Name the numbers that stand nowhere in the packet, compared within their own unit."""
     percents, plains, words = _known(packet)
     foreign = []
-    text = judgement.text
+    text = _LEFT_OUT.sub(" ", judgement.text)
     for pattern in (_CLOCK, _DATE):
         foreign += [found for found in pattern.findall(text) if found not in words]
         text = pattern.sub(" ", text)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from kit.bundle.prompt import Prompt
 from kit.errors import ConfigError
 from kit.intraday import figures
-from kit.intraday.figures import exact
+from kit.intraday.figures import change_pct, exact
+from kit.intraday.signals import LINE_NAMES
+from kit.intraday.wording import UNCHECKED
 from kit.llm import StepResult, StepSpec
 from kit.workspace import Workspace
 
@@ -20,9 +23,7 @@ VIEW_MARKER = "▎我的看法"
 NEXT_TRIGGER = "下一触发："
 _OFFLINE_HEAD = f"{VIEW_MARKER}（离线整理：只列事实与未满足的条件，不作判断）"
 _PROMPT = "prompts/intraday.md"
-_MOST_LINES = 3
-_MOST_TRIGGERS = 4
-_LINE_NAMES = {"stop": "止损线", "trim": "减仓线"}
+_MOST_LINES = 4
 _CONDITIONS = {"stop": "跌破", "trim": "升至"}
 
 
@@ -120,16 +121,43 @@ def offline_view(packet: dict[str, Any]) -> dict[str, Any]:
     if met:
         lines.append(f"已到价：{'；'.join(met)}。")
     if unmet:
-        lines.append(f"未触及：{'；'.join(text for text, _ in unmet[:_MOST_LINES])}。")
-    triggers = "；".join(trigger for _, trigger in unmet[:_MOST_TRIGGERS])
+        lines.append(f"未触及：{_listed([text for text, _ in unmet])}。")
     return {
         "view": "\n".join(lines),
-        "next_trigger": f"{NEXT_TRIGGER}{triggers or '没有设价位线'}",
+        "next_trigger": f"{NEXT_TRIGGER}{_triggers(packet, [text for _, text in unmet], met)}",
         "movers": [
             {"ticker": row["ticker"], "note": f"{row['reason']}，原因未查"}
             for row in packet["anomalies"]
         ],
     }
+
+
+def _triggers(packet: Mapping[str, Any], unmet: Sequence[str], met: Sequence[str]) -> str:
+    """Write what to wait for: lines not met yet, then those that nobody could check."""
+    parts = [_listed(unmet)] if unmet else []
+    unchecked = _unchecked(packet["raw_wechat_block"])
+    if unchecked:
+        parts.append(f"{UNCHECKED}{_listed(unchecked)}")
+    return "；".join(parts) or ("价位线都已到价" if met else "没有设价位线")
+
+
+def _unchecked(block: str) -> list[str]:
+    """Return the lines that the card's health block names as unchecked.
+
+    A price that is missing has no distance, so `plan_distances` cannot carry its lines.
+    """
+    for line in block.splitlines():
+        _, found, names = line.partition(UNCHECKED)
+        if found:
+            # What the last price did stands in the health block; here the line itself is enough.
+            return [name.partition("（")[0] for name in names.split("；")]
+    return []
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Join the first items, and count the others."""
+    more = len(items) - _MOST_LINES
+    return "；".join(items[:_MOST_LINES]) + (f"，另 {more} 条" if more > 0 else "")
 
 
 def _coverage(coverage: Mapping[str, Any]) -> str:
@@ -156,19 +184,21 @@ def _price_lines(
     holdings: Sequence[Mapping[str, Any]],
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """Return (what is not met, its trigger), nearest first, and what is met."""
-    unmet: list[tuple[float, str, str]] = []
+    unmet: list[tuple[tuple[Decimal, str, str], str, str]] = []
     met = []
     for row in holdings:
         for line in row["plan_distances"]:
             level = figures.price(exact(line["condition_price"]))
-            name = f"{row['ticker']} {_LINE_NAMES[line['kind']]} {level}"
+            name = f"{row['ticker']} {LINE_NAMES[line['kind']]} {level}"
             if line["met"]:
                 met.append(name)
                 continue
             distance = figures.percent(exact(line["pct_to_trigger"]))
+            # Not the printed distance: two that round to the same are still told in order.
+            away = change_pct(exact(line["condition_price"]), exact(row["price"])) or Decimal()
             unmet.append(
                 (
-                    abs(line["pct_to_trigger"]),
+                    (abs(away), row["ticker"], line["kind"]),
                     f"{name}（距 {distance}）",
                     f"{row['ticker']} {_CONDITIONS[line['kind']]} {level}",
                 )

@@ -67,7 +67,8 @@ class Portfolio:
                 "slot.no_holdings",
                 f"there are no holdings of market {market!r}",
                 where=_WHERE,
-                remedy=f"add markets.{market} there; known: {', '.join(markets) or 'none'}",
+                remedy=f"add markets.{market} with its holdings to {_WHERE}; "
+                f"known: {', '.join(markets) or 'none'}",
             )
         return cls.from_dict(market, markets[market])
 

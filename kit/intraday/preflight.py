@@ -85,7 +85,7 @@ def preflight(
         DataError: The context does not match its schema.
     """
     zone = ZoneInfo(config["owner_timezone"])
-    rows = build_rows(portfolio, batch)
+    rows = build_rows(portfolio, batch, slot.trade_date)
     totals = Totals.of(rows)
     anomalies = find_anomalies(rows, config)
     signals = find_signals(rows, anomalies)
@@ -95,13 +95,14 @@ def preflight(
     told = folded(signals, delta)
     health = wording.health_lines(
         rows,
+        now=slot.now,
         zone=zone,
         errors=errors,
         calendar_known=slot.calendar_known,
         synthetic=synthetic,
         indices_missing={s: batch.missing[s] for s in portfolio.indices if s in batch.missing},
     )
-    strip = index_strip(portfolio, batch)
+    strip = index_strip(portfolio, batch, slot.trade_date)
     book = tuple(line for line in (strip, book_line(totals, portfolio.currency)) if line)
     heading = wording.title(market_name, slot.now.astimezone(zone), synthetic=synthetic)
     blocks = _blocks(rows, signals, told, delta, delivered, health, book)
@@ -179,7 +180,7 @@ def _blocks(
     signal_lines += [line for line in [wording.fold_line(told)] if line]
     bold = tuple(place for place, row in enumerate(rows, start=1) if row.label in marked)
     drafts = (
-        Block(kind="change", lines=(change_line(delta, delivered),), keep=True),
+        Block(kind="change", lines=(change_line(delta, delivered, rows),), keep=True),
         Block(kind="health", lines=tuple(health), keep=True),
         Block(kind="book", lines=tuple(book), keep=True),
         Block(kind="table", lines=table_lines(rows) if rows else (), keep=True, bold_rows=bold),

@@ -14,10 +14,22 @@ from kit.intraday import figures
 from kit.intraday.book import Row
 from kit.intraday.figures import change_pct, exact
 
-__all__ = ["LEVELS", "Anomaly", "Line", "Signal", "find_anomalies", "find_signals", "price_lines"]
+__all__ = [
+    "LEVELS",
+    "LINE_NAMES",
+    "Anomaly",
+    "Line",
+    "Signal",
+    "find_anomalies",
+    "find_signals",
+    "price_lines",
+    "unchecked_lines",
+]
 
 LEVELS = ("STOP", "ALERT", "TRIM", "WATCH")
 """Levels of a signal, most urgent first."""
+LINE_NAMES: Mapping[str, str] = {"stop": "止损线", "trim": "减仓线"}
+"""What a card calls each kind of price line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +118,38 @@ def find_anomalies(rows: Sequence[Row], config: Mapping[str, Any]) -> tuple[Anom
 
 def price_lines(rows: Sequence[Row]) -> tuple[Line, ...]:
     """Return every line of the holdings that have a verified quote, nearest first."""
+    return _lines([row for row in rows if row.fresh])
+
+
+def unchecked_lines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Write every line that no verified quote could be held against, as `holding line price`.
+
+    Those that the last price had reached come first and say that no signal was made of them; then
+    the nearest to their last price, then those without any price, in the order of the table.
+    """
+    waiting = [row for row in rows if not row.fresh]
+    known = sorted(_lines(waiting), key=lambda line: not line.met)
+    told = []
+    for line in known:
+        name = f"{line.label} {LINE_NAMES[line.kind]} {figures.price(line.price)}"
+        last = figures.price(line.last)
+        told.append(f"{name}（上一笔 {last} 已到价，未发信号）" if line.met else name)
+    for row in waiting:
+        if row.price:
+            continue
+        told += [
+            f"{row.label} {LINE_NAMES[kind]} {figures.price(price)}"
+            for kind, price in (("stop", row.holding.stop_price), ("trim", row.holding.trim_price))
+            if price is not None
+        ]
+    return tuple(told)
+
+
+def _lines(rows: Sequence[Row]) -> tuple[Line, ...]:
     found = []
     for row in rows:
         last = row.price
-        if not row.fresh or not last:
+        if not last:
             continue
         for kind, line in (("stop", row.holding.stop_price), ("trim", row.holding.trim_price)):
             distance = change_pct(line, last)
@@ -126,7 +166,7 @@ def price_lines(rows: Sequence[Row]) -> tuple[Line, ...]:
                     met=met,
                 )
             )
-    return tuple(sorted(found, key=lambda line: (abs(line.pct_to_trigger), line.label)))
+    return tuple(sorted(found, key=lambda line: (abs(line.pct_to_trigger), line.label, line.kind)))
 
 
 def find_signals(rows: Sequence[Row], anomalies: Sequence[Anomaly]) -> tuple[Signal, ...]:
@@ -165,10 +205,10 @@ def _reason(row: Row) -> str:
 
 
 def _line_signal(line: Line, reasons: tuple[str, ...]) -> Signal:
-    level, sign, word = ("STOP", "≤", "止损线") if line.kind == "stop" else ("TRIM", "≥", "减仓线")
+    level, sign = ("STOP", "≤") if line.kind == "stop" else ("TRIM", "≥")
     text = (
         f"{level} {line.label} 现价 {figures.price(line.last)} {sign} "
-        f"{word} {figures.price(line.price)}"
+        f"{LINE_NAMES[line.kind]} {figures.price(line.price)}"
     )
     breach = {"ticker": line.label, "kind": "price_line", "level": level}
     return Signal(level=level, label=line.label, line=text, reasons=reasons, breach=breach)

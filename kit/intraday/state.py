@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kit.intraday import figures
 from kit.intraday.book import Row
-from kit.intraday.signals import Signal
+from kit.intraday.signals import LINE_NAMES, Signal
 
 __all__ = [
     "Delivered",
@@ -127,8 +128,14 @@ def new_labels(delta: Delta) -> tuple[str, ...]:
     return tuple(dict.fromkeys(breach["ticker"] for breach in delta.new_breaches))
 
 
-def change_line(delta: Delta, delivered: Delivered | None) -> str:
-    """Write why this slot differs from the last delivered one; never empty."""
+def change_line(delta: Delta, delivered: Delivered | None, rows: Sequence[Row]) -> str:
+    """Write why this slot differs from the last delivered one; never empty.
+
+    Args:
+        delta: What is new.
+        delivered: The last delivered slot.
+        rows: The holdings, for what became of a breach that no longer stands.
+    """
     names = new_labels(delta)
     told = f"（新触发：{'、'.join(names[:_MOST_NAMES])}{_more(names)}）" if names else ""
     if delta.first:
@@ -137,9 +144,10 @@ def change_line(delta: Delta, delivered: Delivered | None) -> str:
         at = delivered.slot[11:16] if delivered else ""
         return f"变化：无（与上次送达 {at} 相比，触发档位与行情状态都没有变）"
     what = "、".join(_COMPONENTS[component] for component in delta.components)
-    gone = tuple(dict.fromkeys(breach["ticker"] for breach in delta.gone_breaches))
+    gone = tuple(dict.fromkeys(_released(breach, rows) for breach in delta.gone_breaches))
     if not names and gone:
-        told = f"（已解除：{'、'.join(gone[:_MOST_NAMES])}{_more(gone)}）"
+        more = f"，另 {len(gone) - _MOST_NAMES} 条" if len(gone) > _MOST_NAMES else ""
+        told = f"（{'；'.join(gone[:_MOST_NAMES])}{more}）"
     return f"变化：{what}{told}"
 
 
@@ -147,6 +155,26 @@ def folded(signals: Sequence[Signal], delta: Delta) -> tuple[Signal, ...]:
     """Return the signals that an earlier slot of this session has already told."""
     new = {_identity(breach) for breach in delta.new_breaches}
     return tuple(signal for signal in signals if _identity(signal.breach) not in new)
+
+
+def _released(breach: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """Write what became of a breach that no longer stands; without a quote nobody knows."""
+    label = breach["ticker"]
+    row = next((row for row in rows if row.label == label), None)
+    if row is None:
+        return f"已解除：{label}"
+    stop = breach["level"] == "STOP"
+    if breach["kind"] == "move":
+        what, now = "涨跌", figures.percent(row.day_pct)
+        then = f"{label} 今日涨跌现为 {now}"
+    else:
+        line = row.holding.stop_price if stop else row.holding.trim_price
+        what = LINE_NAMES["stop" if stop else "trim"]
+        if line is None:
+            return f"{label} 已不再设{what}"
+        side = "以上" if stop else "以下"
+        then = f"{label} 已回到{what} {figures.price(line)} {side}"
+    return then if row.fresh else f"{label} 行情未证实，{what}未核对"
 
 
 def _more(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from kit.intraday.book import Row
-from kit.intraday.signals import Signal
+from kit.intraday.signals import Signal, unchecked_lines
 
 __all__ = [
     "CAUSES",
@@ -16,16 +16,23 @@ __all__ = [
     "FOLD_HEAD",
     "MODES",
     "SIGNAL_HEAD",
+    "UNCHECKED",
+    "aged",
     "clock_text",
+    "dated",
     "fold_line",
     "health_lines",
     "mark_line",
+    "stopped_at",
     "title",
 ]
 
+_HEALTH = "⛔ 数据降级："
+_WEEK = 7
+
 DEGRADED = {
     "quotes_missing": "{count} 只持仓没有行情，未计入市值（{symbols}）",
-    "quotes_stale": "持仓行情最早停在 {data_time}，比本时点晚 {lag_minutes} 分钟",
+    "quotes_stale": "持仓行情停在 {stopped_at}",
     "failed": "判断步骤失败（{kind}），卡片只有数据块",
     "offline": "判断步骤未调用模型（{cause}），改为离线整理事实",
 }
@@ -33,6 +40,8 @@ DEGRADED = {
 CAUSES = {"forced": "环境强制离线", "requested": "按要求离线", "no_key": "未配置密钥"}
 """Why a judgement was made offline."""
 DELIVERED_UNREADABLE = "上次送达记录读不到，变化按首个时点列出"
+UNCHECKED = "行情未证实，价位线未核对："
+"""Head of the price lines that could not be held against a verified quote."""
 SIGNAL_HEAD = "⚠️ 信号"
 FOLD_HEAD = "今日已报、仍在："
 MODES = {"live": "实时模型", "offline": "离线", "replay": "回放"}
@@ -50,9 +59,45 @@ def clock_text(at: datetime) -> str:
     return f"{at:%H:%M} {at.tzname()}"
 
 
+def dated(at: datetime, now: datetime) -> str:
+    """Write a moment with its date, and with the year when it is not the slot's.
+
+    Args:
+        at: The moment, in the zone to write it in.
+        now: The slot's instant.
+    """
+    year = "" if at.year == now.astimezone(at.tzinfo).year else f"{at:%Y}-"
+    return f"{year}{at:%m-%d %H:%M}"
+
+
+def aged(at: datetime, now: datetime) -> str:
+    """Write how many days old a moment is; empty up to a week."""
+    days = (now.astimezone(at.tzinfo).date() - at.date()).days
+    return f"{days} 天" if days > _WEEK else ""
+
+
+def stopped_at(at: datetime, now: datetime, *, zone: ZoneInfo, close: bool) -> str:
+    """Write where the quotes stopped: `09-18 收盘（15:00）`, or the time when it is no close.
+
+    Args:
+        at: Time of the quote, in the exchange's zone.
+        now: The slot's instant.
+        zone: The owner's zone.
+        close: Whether that is the close of its session, whose date is the exchange's.
+    """
+    local = at.astimezone(zone)
+    text = dated(local, now)
+    if close:
+        clock = f"{local:%H:%M}" if local.date() == at.date() else text
+        text = f"{dated(at, now)[:-6]} 收盘（{clock}）"
+    age = aged(local, now)
+    return f"{text}，已 {age}" if age else text
+
+
 def health_lines(
     rows: Sequence[Row],
     *,
+    now: datetime,
     zone: ZoneInfo,
     errors: Sequence[str],
     calendar_known: bool,
@@ -63,34 +108,38 @@ def health_lines(
 
     Args:
         rows: The holdings.
+        now: The slot's instant.
         zone: The owner's zone.
         errors: Sources other than the quotes that failed, already in words.
         calendar_known: Whether the calendar reaches this day.
         synthetic: Whether the quotes are generated.
         indices_missing: Indexes without a quote, and why.
     """
-    lines = [f"⛔ 数据降级：{error}" for error in errors]
+    lines = [f"{_HEALTH}{error}" for error in errors]
     stale = [row for row in rows if row.price is not None and not row.fresh]
     if stale:
         since = min(row.time for row in stale if row.time is not None).astimezone(zone)
         names = "、".join(row.label for row in stale)
-        lines.append(f"⛔ 数据降级：{names} 行情未证实（沿用上一笔，自 {since:%m-%d %H:%M} 起）")
+        age = f"，已 {aged(since, now)}" if aged(since, now) else ""
+        lines.append(f"{_HEALTH}{names} 行情未证实（沿用上一笔，自 {dated(since, now)} 起{age}）")
     unpriced: dict[str, list[str]] = {}
     for row in rows:
         if row.price is None:
             unpriced.setdefault(row.problem, []).append(row.label)
     lines += [
-        f"⛔ 数据降级：{'、'.join(names)} 没有行情（{problem}），未计入市值"
+        f"{_HEALTH}{'、'.join(names)} 没有行情（{problem}），未计入市值"
         for problem, names in unpriced.items()
     ]
+    waiting = unchecked_lines(rows)
+    if waiting:
+        lines.append(f"{_HEALTH}{UNCHECKED}{'；'.join(waiting)}")
     lines += [
-        f"⛔ 数据降级：指数 {symbol} 没有行情（{reason}）"
-        for symbol, reason in indices_missing.items()
+        f"{_HEALTH}指数 {symbol} 没有行情（{reason}）" for symbol, reason in indices_missing.items()
     ]
     if not calendar_known:
-        lines.append("⛔ 数据降级：日历未知，不能确认今天是否开市")
+        lines.append(f"{_HEALTH}日历未知，不能确认今天是否开市")
     if synthetic:
-        lines.append("⛔ 数据降级：合成数据，不是真实行情")
+        lines.append(f"{_HEALTH}合成数据，不是真实行情")
     return tuple(lines)
 
 

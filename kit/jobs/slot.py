@@ -7,6 +7,7 @@ or a card that says that nothing could be had.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,15 @@ from kit.card import Card
 from kit.clock import Clock, iso
 from kit.delivery import build_channels
 from kit.errors import KitError, UsageError
-from kit.intraday import CLOSED_REASONS, Product, Slot, failed_card, read_context, slot_card
+from kit.intraday import (
+    CLOSED_REASONS,
+    Portfolio,
+    Product,
+    Slot,
+    failed_card,
+    read_context,
+    slot_card,
+)
 from kit.jobs.skip import Skip, record_skip
 from kit.jobs.slot_stages import CONTEXT_FILE, slot_at
 from kit.llm import offline_cause
@@ -34,12 +43,30 @@ from kit.runner import (
     perform,
 )
 from kit.state import Store
+from kit.text import clip, one_line
 from kit.workspace import Workspace
 
 __all__ = ["NOTEBOOK", "SlotOutcome", "run_slot"]
 
 NOTEBOOK = "production/intraday_slot.ipynb"
 MARKET_CLOSED = "market_closed"
+
+_CAUSE_CHARS = 80
+# From the root, or with folders before a file name; `3/7` is neither.
+_PATH = re.compile(
+    r"(?<![\w/\\])(?:(?:[A-Za-z]:|~)?(?:[/\\]+[\w.~@-]+)+|[\w.-]+(?:[/\\][\w.-]+)*[/\\][\w-]+\.[A-Za-z]\w*)"
+)
+_TOLD_BY_KIND = ("timeout", "interrupted")
+# The notebook's headings are English; a reader of the card is told the step in Chinese.
+_STEPS = {
+    "Open the slot": "确定时点",
+    "Quotes and holdings": "行情与持仓",
+    "What is new": "变化对比",
+    "What a model is given": "整理上下文",
+    "Judgement": "判断",
+    "Checks": "校验",
+    "The card": "卡片",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +78,7 @@ class SlotOutcome:
             is closed; `not_due` when the schedule does not want it now.
         market: The market.
         slot: The slot; None when the half hour has none.
-        reason: Why it did not run, in words; empty when it ran.
+        reason: Why it did not run, or why the run failed, in words; empty when it went well.
         run: The run, when there was one.
         skip: The receipt, when it was skipped.
     """
@@ -107,8 +134,8 @@ def run_slot(
     """Run the slot that an instant belongs to.
 
     By hand any instant of a session runs its half hour's slot; a half hour without a slot is
-    refused. With `if_due` nothing happens outside the slot's own window, and a due slot of a closed
-    market leaves a receipt.
+    refused, and so is a market whose holdings cannot be read. With `if_due` nothing happens outside
+    the slot's own window, and a due slot of a closed market leaves a receipt.
 
     Args:
         workspace: Whose holdings and configuration.
@@ -126,7 +153,7 @@ def run_slot(
 
     Raises:
         UsageError: `market.unknown`, `slot.not_a_slot` (by hand), `llm.bad_mode`.
-        ConfigError: A configuration file is missing or wrong.
+        ConfigError: A configuration file is missing or wrong; by hand also `slot.no_holdings`.
         AlreadyDone: The slot is done, or another process works on it.
     """
     at = now or clock.now()
@@ -153,6 +180,9 @@ def run_slot(
         skip = record_skip(workspace, store, clock, key, reason=MARKET_CLOSED, detail=words)
         reason = f"{MARKET_CLOSED}: {words}"
         return SlotOutcome(status="skipped", market=market, slot=slot, reason=reason, skip=skip)
+    if not scheduled:
+        # A person can mend the file at once; an unattended slot sends its loud card instead.
+        Portfolio.load(workspace, market)
     llm = workspace.config("llm")
     cause = offline_cause(mode, llm, model=config["judgement"]["model"])
     spec = RunSpec(
@@ -179,7 +209,8 @@ def run_slot(
         progress=progress,
         again=again,
     )
-    return SlotOutcome(status=run.status, market=market, slot=slot, run=run)
+    reason = run.failure.message if run.failure else ""
+    return SlotOutcome(status=run.status, market=market, slot=slot, reason=reason, run=run)
 
 
 def _not_due(slot: Slot, info: MarketInfo, config: Mapping[str, Any]) -> str:
@@ -219,7 +250,10 @@ def _fallback(
     def build(folder: Path, failure: RunFailure) -> Card:
         reason = FAILURE_WORDS[failure.kind]
         if failure.cell:
-            reason = f"{reason}，停在「{failure.cell}」"
+            reason = f"{reason}，停在「{_STEPS.get(failure.cell, failure.cell)}」"
+        cause = _cause(failure)
+        if cause:
+            reason = f"{reason}：{cause}"
         context = _left_context(folder, slot)
         if context is None:
             return failed_card(
@@ -240,6 +274,16 @@ def _fallback(
         return slot_card(context, product)
 
     return build
+
+
+def _cause(failure: RunFailure) -> str:
+    """Return what a failure says of itself: one short line, files named without their folders."""
+    if failure.kind in _TOLD_BY_KIND:
+        return ""
+    # The message of a failed cell opens with the cell's name, which the card has told already.
+    own = failure.kind == "cell_error" and (failure.evalue or failure.ename)
+    text = one_line(own or failure.message)
+    return clip(_PATH.sub(lambda path: re.split(r"[/\\]", path[0])[-1], text), _CAUSE_CHARS)
 
 
 def _left_context(folder: Path, slot: Slot) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import select
 
@@ -223,7 +224,7 @@ class SlotRun:
                     row.name,
                     row.price,
                     row.prev_close,
-                    f"{row.time:%m-%d %H:%M}" if row.time else "",
+                    words.dated(row.time, self.slot.now) if row.time else "",
                     "是" if row.fresh else "否",
                     row.problem,
                 )
@@ -364,6 +365,7 @@ class SlotRun:
                 max_lag_minutes=self.info.quote_stale_minutes,
                 data_time=f"{oldest:%Y-%m-%d %H:%M}",
                 expected_time=f"{self.slot.now:%Y-%m-%d %H:%M}",
+                stopped_at=self._stopped_at(oldest),
             )
         if not context["calendar_known"]:
             report.add("calendar_unknown", date=context["date"])
@@ -376,6 +378,15 @@ class SlotRun:
                 "llm_step_failed", step=STEP, failed=1, total=1, kind=failure_label(failure.kind)
             )
         return report.build().to_dict()
+
+    def _stopped_at(self, at: datetime) -> str:
+        session = calendar(self.workspace, self.slot.market).session(at.date())
+        return words.stopped_at(
+            at,
+            self.slot.now,
+            zone=ZoneInfo(self.config["owner_timezone"]),
+            close=session is not None and at >= session.close,
+        )
 
     def _rows(self) -> tuple[Any, ...]:
         return self.gathered.rows if self.gathered is not None else ()

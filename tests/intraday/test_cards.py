@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from kit import schemas
 from kit.card import render_card
-from kit.intraday import BLOCK_ORDER, Gathered, Judgement, Product, Slot, failed_card, slot_card
+from kit.intraday import (
+    BLOCK_ORDER,
+    Gathered,
+    Judgement,
+    Product,
+    Slot,
+    failed_card,
+    slot_card,
+    wording,
+)
 from kit.intraday.book import TABLE_HEADER
 from kit.intraday.checks import Finding
 from kit.market import QuoteBatch
@@ -136,7 +147,13 @@ def test_a_stale_quote_says_since_when(
 ) -> None:
     old = slot.now - timedelta(minutes=32)
     gathered = gather(batch(TRIM, stale={"000151.SZ": old}))
-    assert health(gathered) == ("⛔ 数据降级：000151 行情未证实（沿用上一笔，自 09-18 09:31 起）",)
+    assert health(gathered) == (
+        "⛔ 数据降级：000151 行情未证实（沿用上一笔，自 09-18 09:31 起）",
+        (
+            "⛔ 数据降级：行情未证实，价位线未核对："
+            "000151 减仓线 10.00（上一笔 10.05 已到价，未发信号）"
+        ),
+    )
     assert gathered.context["quote_coverage"] == {
         "refreshed": 1,
         "active": 2,
@@ -145,19 +162,69 @@ def test_a_stale_quote_says_since_when(
     }
 
 
+def test_old_data_says_its_year_and_its_age(
+    gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch], slot: Slot
+) -> None:
+    now = datetime(2026, 12, 1, 10, 3, tzinfo=slot.now.tzinfo)
+    later = replace(slot, id="2026-12-01T10:00:00+08:00", trade_date=now.date(), now=now)
+    gathered = gather(batch(TRIM, stale=dict.fromkeys(TRIM, slot.now)), slot=later)
+    # 2024-09-18 to 2026-09-18 are 730 days, and 12 + 31 + 30 + 1 more to 1 December.
+    assert health(gathered)[0] == (
+        "⛔ 数据降级：600000、000151 行情未证实（沿用上一笔，自 2024-09-18 10:03 起，已 804 天）"
+    )
+    foot = slot_card(gathered.context, Product(**RUN, verdict="pass")).blocks[-1].lines[0]
+    assert "｜数据截至 2024-09-18 10:03（804 天前）｜" in foot
+
+
+@pytest.mark.parametrize(
+    ("now", "date", "age"),
+    [
+        ("2024-09-25T10:03:00+08:00", "09-18 15:00", ""),  # a week, not more
+        ("2024-09-26T10:03:00+08:00", "09-18 15:00", "8 天"),
+        ("2025-01-02T10:03:00+08:00", "2024-09-18 15:00", "106 天"),  # 12 + 31 + 30 + 31 + 2
+    ],
+)
+def test_the_year_and_the_age_where_they_matter(now: str, date: str, age: str) -> None:
+    at = datetime.fromisoformat("2024-09-18T15:00:00+08:00")
+    moment = datetime.fromisoformat(now)
+    assert (wording.dated(at, moment), wording.aged(at, moment)) == (date, age)
+
+
+@pytest.mark.parametrize(
+    ("at", "now", "close", "text"),
+    [
+        ("2024-09-18T15:00+08:00", "2024-09-19T10:03+08:00", True, "09-18 收盘（15:00）"),
+        ("2024-09-18T09:31+08:00", "2024-09-18T10:03+08:00", False, "09-18 09:31"),
+        # New York's close of the 18th is the 19th for an owner in Hong Kong.
+        ("2024-09-18T16:00-04:00", "2024-09-19T10:03-04:00", True, "09-18 收盘（09-19 04:00）"),
+        (
+            "2024-09-18T15:00+08:00",
+            "2026-12-01T10:03+08:00",
+            True,
+            "2024-09-18 收盘（15:00），已 804 天",
+        ),
+    ],
+)
+def test_where_quotes_stopped_by_hand(at: str, now: str, close: bool, text: str) -> None:
+    moments = [datetime.fromisoformat(moment) for moment in (at, now)]
+    zone = ZoneInfo("Asia/Hong_Kong")
+    assert wording.stopped_at(*moments, zone=zone, close=close) == text
+
+
 def test_missing_quotes_are_named_with_their_reason(
     gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch]
 ) -> None:
     reasons = {"600000.SH": "行情源超时", "000151.SZ": "行情源超时"}
     gathered = gather(batch({}, missing=reasons))
-    assert health(gathered) == ("⛔ 数据降级：600000、000151 没有行情（行情源超时），未计入市值",)
+    assert health(gathered) == (
+        "⛔ 数据降级：600000、000151 没有行情（行情源超时），未计入市值",
+        "⛔ 数据降级：行情未证实，价位线未核对：600000 止损线 8.05；000151 减仓线 10.00",
+    )
 
 
 def test_every_fault_has_its_own_line(
     gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch], slot: Slot
 ) -> None:
-    from dataclasses import replace
-
     gathered = gather(
         batch(TRIM),
         slot=replace(slot, calendar_known=False),

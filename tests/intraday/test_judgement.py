@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -11,6 +13,7 @@ from kit.errors import ConfigError
 from kit.intraday import (
     Gathered,
     Judgement,
+    Portfolio,
     check_judgement,
     core_packet,
     judgement_step,
@@ -57,7 +60,60 @@ def test_the_offline_text_names_who_has_no_price(
     context = gather(batch({}, missing={"600000.SH": "停牌", "000151.SZ": "停牌"})).context
     answer = offline_view(core_packet(context))
     assert "行情已证实 0 只；600000、000151 现价不明。" in answer["view"]
-    assert answer["next_trigger"] == "下一触发：没有设价位线"
+    assert answer["next_trigger"] == (
+        "下一触发：行情未证实，价位线未核对：600000 止损线 8.05；000151 减仓线 10.00"
+    )
+
+
+def test_a_line_of_a_stale_quote_is_told_as_unchecked(
+    gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch]
+) -> None:
+    old = datetime(2024, 9, 17, 15, 0, tzinfo=ZoneInfo("Asia/Shanghai"))
+    context = gather(batch(PRICES, stale={"000151.SZ": old})).context
+    answer = offline_view(core_packet(context))
+    assert answer["next_trigger"] == (
+        "下一触发：600000 跌破 8.05；行情未证实，价位线未核对：000151 减仓线 10.00"
+    )
+    # The +5.2 % of 000151 belongs to the 17th, so 600000 stands alone.
+    assert "今日 600000 -0.5%。" in answer["view"]
+    assert "5.2%" not in answer["view"]
+
+
+def test_no_line_and_no_line_left_are_told_apart(
+    gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch]
+) -> None:
+    row = {"symbol": "600000.SH", "shares": 100, "cost": 8.0}
+    told = []
+    for lines in ({}, {"stop_price": 8.5}):
+        value = {"currency": "CNY", "indices": [], "holdings": [row | lines]}
+        quotes = batch({"600000.SH": (8.31, 8.35)})
+        context = gather(quotes, portfolio=Portfolio.from_dict("cn", value)).context
+        told.append(offline_view(core_packet(context))["next_trigger"])
+    assert told == ["下一触发：没有设价位线", "下一触发：价位线都已到价"]
+
+
+def test_the_nearest_lines_come_first_and_the_others_are_counted(
+    gather: Callable[..., Gathered], batch: Callable[..., QuoteBatch]
+) -> None:
+    # Every price is 100, so a line's distance in percent is its distance in yuan.
+    lines = {"A": (95, 102), "B": (97.99, 102), "C": (98.01, 110)}
+    holdings = [
+        {"symbol": f"{name}.SH", "shares": 1, "cost": 1, "stop_price": stop, "trim_price": trim}
+        for name, (stop, trim) in lines.items()
+    ]
+    portfolio = Portfolio.from_dict("cn", {"currency": "CNY", "indices": [], "holdings": holdings})
+    quotes = batch({f"{name}.SH": (100.0, 100.0) for name in lines})
+    packet = core_packet(gather(quotes, portfolio=portfolio).context)
+    answer = offline_view(packet)
+    assert answer["next_trigger"] == (
+        "下一触发：C 跌破 98.01；A 升至 102.00；B 升至 102.00；B 跌破 97.99，另 2 条"
+    )
+    assert answer["view"].splitlines()[-1] == (
+        "未触及：C 止损线 98.01（距 -2.0%）；A 减仓线 102.00（距 +2.0%）；"
+        "B 减仓线 102.00（距 +2.0%）；B 止损线 97.99（距 -2.0%），另 2 条。"
+    )
+    answered = judgement(*answer["view"].splitlines(), trigger=answer["next_trigger"])
+    assert check_judgement(answered, packet) == ()
 
 
 def test_the_step_answers_offline_and_its_answer_passes_the_checks(

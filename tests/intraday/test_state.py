@@ -64,10 +64,33 @@ def test_what_came_back_within_the_session_is_not_new_again(
 ) -> None:
     first = gather(batch(TRIM))
     gone = gather(batch(QUIET), as_delivered(first), slot=later(slot, "10:30"))
-    assert lines(gone, "change") == ("变化：信号/触发档位（已解除：000151）",)
+    assert lines(gone, "change") == ("变化：信号/触发档位（000151 已回到减仓线 10.00 以下）",)
     back = gather(batch(TRIM), as_delivered(gone), slot=later(slot, "11:00"))
     assert back.context["semantic_delta"]["new_breaches"] == []
     assert lines(back, "signals") == ("今日已报、仍在：TRIM 000151",)
+
+
+def test_what_was_released_is_said_in_its_own_words(
+    gather: Gather, batch: Callable[..., QuoteBatch], as_delivered: AsDelivered, slot: Slot
+) -> None:
+    # 8.05 meets the stop of 8.05; 9.70/9.40-1 = +3.2 % is a move, 9.60/9.40-1 = +2.1 % is none.
+    first = gather(batch({"600000.SH": (8.05, 8.25), "000151.SZ": (9.7, 9.4)}))
+    quotes = batch({"600000.SH": (8.1, 8.25), "000151.SZ": (9.6, 9.4)})
+    after = gather(quotes, as_delivered(first), slot=later(slot, "10:30"))
+    assert lines(after, "change") == (
+        "变化：信号/触发档位（000151 今日涨跌现为 +2.1%；600000 已回到止损线 8.05 以上）",
+    )
+
+
+def test_a_quote_that_went_stale_releases_nothing(
+    gather: Gather, batch: Callable[..., QuoteBatch], as_delivered: AsDelivered, slot: Slot
+) -> None:
+    first = gather(batch(TRIM))
+    quotes = batch(TRIM, stale={"000151.SZ": slot.now})
+    after = gather(quotes, as_delivered(first), slot=later(slot, "11:00"))
+    assert lines(after, "change") == (
+        "变化：信号/触发档位、行情状态（000151 行情未证实，减仓线未核对）",
+    )
 
 
 def test_a_move_that_grows_into_the_next_bucket_is_new(

@@ -50,6 +50,12 @@ _BUILDER = _builder()
 
 
 @pytest.fixture
+def builder() -> ModuleType:
+    """The module that builds the small bundle."""
+    return _BUILDER
+
+
+@pytest.fixture
 def screen_draft(workspace: Workspace) -> Callable[..., str]:
     """`screen_draft(rule=..., manifest=..., texts=...)` writes a draft and returns its reference.
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from kit import files
 from kit.card import render_card
 from kit.clock import FixedClock, parse_instant
-from kit.errors import AlreadyDone, UsageError
+from kit.errors import AlreadyDone, ConfigError, UsageError
 from kit.jobs.slot import SlotOutcome, _fallback, run_slot
 from kit.jobs.slot_stages import SlotRun, slot_at
 from kit.runner import RunFailure
@@ -139,7 +139,7 @@ def test_the_fallback_card_carries_what_preflight_left(
     build = _fallback(slot, info, "Asia/Hong_Kong")
     card = build(tmp_path, failure())
     text = render_card(card, "plain")
-    assert "🔴 本时点没有判断（运行进程退出，停在「Judgement」），仅发布数据块" in text
+    assert "🔴 本时点没有判断（运行进程退出，停在「判断」：the kernel died），仅发布数据块" in text
     assert "| 600000 | 3000 | 8.42 | 8.31 | -0.5% | -1.3% | -330 |" in text
     assert "▎我的看法" not in text
     assert text.splitlines()[-1].startswith("运行 2024-09-18/slot-cn-1000/1｜数据截至 09-18 10:03")
@@ -165,6 +165,51 @@ def test_without_a_whole_context_the_fallback_card_says_so(
     card = _fallback(slot, info, "Asia/Hong_Kong")(tmp_path, failure(kind="timeout", cell=""))
     assert card.blocks[0].lines[0] == "⛔ 数据降级：本时点没有取到任何数据（超过时限）"
     assert card.block("table") is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        (
+            {
+                "kind": "cell_error",
+                "message": "cell 'Quotes and holdings' raised ConfigError: config/portfolio.json",
+                "evalue": "config/portfolio.json: there are no holdings of market 'us'",
+                "cell": "Quotes and holdings",
+            },
+            "流程出错，停在「行情与持仓」：portfolio.json: there are no holdings of market 'us'",
+        ),
+        (
+            {"kind": "storage", "message": "/home/me/desk/runs: no\nspace, 3/7 done", "cell": ""},
+            "磁盘不可写：runs: no space, 3/7 done",
+        ),
+        ({"kind": "crashed", "message": "x" * 300, "cell": ""}, f"运行器故障：{'x' * 79}…"),
+        (
+            {"kind": "cell_error", "message": "cell 'A' raised E: ", "ename": "E", "cell": "A"},
+            "流程出错，停在「A」：E",
+        ),
+    ],
+)
+def test_the_loud_card_names_the_cause_and_no_path(
+    workspace: Workspace, tmp_path: Path, facts: dict[str, str], told: str
+) -> None:
+    slot, info = slot_at(workspace, "cn", parse_instant("2024-09-18T10:03:00+08:00"))
+    card = _fallback(slot, info, "Asia/Hong_Kong")(tmp_path, failure(**facts))
+    assert card.blocks[0].lines[0] == f"⛔ 数据降级：本时点没有取到任何数据（{told}）"
+
+
+def test_by_hand_a_market_without_holdings_is_refused_before_any_claim(
+    workspace: Workspace, store: Store
+) -> None:
+    now = parse_instant("2024-09-18T10:03:00-04:00")
+    with pytest.raises(ConfigError) as caught:
+        run_slot(workspace, "us", now=now, clock=FixedClock(now), store=store, mode="offline")
+    assert (caught.value.code, caught.value.exit_code) == ("slot.no_holdings", 3)
+    assert "config/portfolio.json" in caught.value.remedy
+    assert not list(workspace.runs.glob("2024*"))
+    with store.read() as connection:
+        assert connection.execute(select(tables.deliveries.c.id)).all() == []
+        assert connection.execute(select(tables.audit.c.id)).all() == []
 
 
 @pytest.mark.kernel
@@ -197,14 +242,21 @@ def test_a_slot_from_kernel_to_receipts(workspace: Workspace, store: Store) -> N
 
 
 @pytest.mark.kernel
-def test_a_slot_without_holdings_still_sends_its_loud_card(
+def test_unattended_a_slot_without_holdings_still_sends_its_loud_card(
     workspace: Workspace, store: Store
 ) -> None:
-    (workspace.config_dir / "portfolio.json").unlink()
-    outcome = at(workspace, store, "2024-09-18T10:03:00+08:00")
+    enable(workspace)
+    path = workspace.config_dir / "portfolio.json"
+    value = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**value, "markets": {}}), encoding="utf-8")
+    outcome = at(workspace, store, "2024-09-18T10:03:00+08:00", cron=True)
     assert outcome.run is not None
     assert outcome.status == "failed"
     assert outcome.error() is None  # the card arrived
     assert outcome.run.card is not None
-    assert outcome.run.card.blocks[0].lines[0].startswith("⛔ 数据降级：本时点没有取到任何数据")
+    assert outcome.run.card.blocks[0].lines[0] == (
+        "⛔ 数据降级：本时点没有取到任何数据（流程出错，停在「行情与持仓」："
+        "portfolio.json: there are no holdings of market 'cn'）"
+    )
+    assert "no holdings of market 'cn'" in outcome.reason
     assert [receipt.state for receipt in outcome.run.receipts] == ["sent"]

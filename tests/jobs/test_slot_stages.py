@@ -165,7 +165,9 @@ def test_a_quote_source_that_fails_is_a_line_and_not_an_exception(
     card = perform(run)
     assert "\n".join(card.block("health").lines) == (  # type: ignore[union-attr]
         "⛔ 数据降级：600000、000001、000151 没有行情"
-        "（行情源 broken 出错 data.no_bars），未计入市值"
+        "（行情源 broken 出错 data.no_bars），未计入市值\n"
+        "⛔ 数据降级：行情未证实，价位线未核对：600000 止损线 8.05；600000 减仓线 9.20；"
+        "000001 止损线 9.60；000151 止损线 8.60；000151 减仓线 10.00"
     )
     report = files.read_json(run.folder / "degradation.json")
     assert (
@@ -178,11 +180,35 @@ def test_quotes_of_another_day_are_stale(workspace: Workspace, tmp_path: Path) -
     card = perform(run)
     assert card.block("health").lines == (  # type: ignore[union-attr]
         "⛔ 数据降级：600000、000001、000151 行情未证实（沿用上一笔，自 09-18 15:00 起）",
+        # Closes 8.32, 9.77, 10.12: 9.60 is 1.7 % away, 8.05 3.2 %, 9.20 10.6 %, 8.60 15.0 %.
+        (
+            "⛔ 数据降级：行情未证实，价位线未核对：000151 减仓线 10.00"
+            "（上一笔 10.12 已到价，未发信号）；000001 止损线 9.60；600000 止损线 8.05；"
+            "600000 减仓线 9.20；000151 止损线 8.60"
+        ),
     )
+    assert card.block("next_trigger").lines == (  # type: ignore[union-attr]
+        (
+            "下一触发：行情未证实，价位线未核对：000151 减仓线 10.00；000001 止损线 9.60；"
+            "600000 止损线 8.05；600000 减仓线 9.20，另 1 条"
+        ),
+    )
+    # The moves of the 18th are not today's; 300 and 2,160 down, 1,500 up on a cost of 60,640.
+    assert card.block("table").lines[1:] == (  # type: ignore[union-attr]
+        "| 600000 | 3000 | 8.42 | 8.32 | — | -1.2% | -300 |",
+        "| 000001 | 2000 | 10.85 | 9.77 | — | -10.0% | -2,160 |",
+        "| 000151 | 1500 | 9.12 | 10.12 | — | +11.0% | +1,500 |",
+    )
+    assert card.block("book").lines == (  # type: ignore[union-attr]
+        "📊 市值 59,680 CNY｜浮盈 -960（-1.6%）｜今日 —（—）",
+    )
+    assert "今日最强" not in json.dumps(card.to_dict(), ensure_ascii=False)
     assert card.block("signals") is None
     report = files.read_json(run.folder / "degradation.json")
     assert report["entries"][0]["trigger"] == "data_freshness_violation"
     assert report["entries"][0]["details"]["lag_minutes"] == 19 * 60 + 3
+    assert report["reasons"][0] == "持仓行情停在 09-18 收盘（15:00）"
+    assert "名单" not in "".join(report["impact"])
 
 
 def test_a_model_that_cannot_be_reached_closes_the_card(
