@@ -15,6 +15,12 @@ from kit.errors import UsageError
 __all__ = ["Clock", "FixedClock", "SystemClock", "iso", "parse_date", "parse_instant"]
 
 
+# No market data is older, no calendar reaches further; beyond, sums with dates overflow.
+# The first year leaves room for listing dates, which are read here too.
+_FIRST_YEAR, _LAST_YEAR = 1900, 2100
+_IN_RANGE = f"name a year from {_FIRST_YEAR} to {_LAST_YEAR}"
+
+
 class Clock(Protocol):
     """Where time comes from."""
 
@@ -77,7 +83,7 @@ class FixedClock:
 
 
 def parse_date(text: str) -> date:
-    """Read `YYYY-MM-DD`.
+    """Read `YYYY-MM-DD` of the years 1900 to 2100.
 
     Raises:
         UsageError: `time.bad_date`.
@@ -85,13 +91,16 @@ def parse_date(text: str) -> date:
     try:
         if len(text) != len("YYYY-MM-DD"):
             raise ValueError(text)
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except (TypeError, ValueError) as error:
         raise UsageError(
             "time.bad_date",
             f"{text!r} is not a date",
             remedy="write it as YYYY-MM-DD, for example 2024-09-18",
         ) from error
+    if not _FIRST_YEAR <= day.year <= _LAST_YEAR:
+        raise UsageError("time.bad_date", f"{text!r} is out of range", remedy=_IN_RANGE)
+    return day
 
 
 def parse_instant(text: str) -> datetime:
@@ -111,6 +120,9 @@ def parse_instant(text: str) -> datetime:
         ) from error
     if instant.tzinfo is None:
         raise UsageError("time.bad_instant", f"{text!r} names no offset", remedy=remedy)
+    # Asked before the conversion, which overflows at either end of the calendar.
+    if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
+        raise UsageError("time.bad_instant", f"{text!r} is out of range", remedy=_IN_RANGE)
     return instant.astimezone(UTC)
 
 

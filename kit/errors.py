@@ -248,6 +248,7 @@ CODES: dict[str, str] = {
     "registry.digest_mismatch": "A version is not what was recorded when it was frozen.",
     "registry.missing": "There is no INDEX.json.",
     "registry.no_active": "The strategy has no active version.",
+    "registry.no_record": "Neither INDEX.json nor the log holds the digest of a version.",
     "registry.no_draft": "The strategy has no draft.",
     "registry.unknown_id": "There is no strategy of that id.",
     "registry.unknown_version": "The strategy has no such version.",
@@ -340,4 +341,6 @@ CODES: dict[str, str] = {
     "lab.no_runs": "There is no run to load yet.",
     "lab.usage": "A magic or lab function was called without what it needs.",
     "run.no_record": "A run left no record to run again from.",
+    "conversation.empty_note": "A note for a draft's conversation has no text.",
+    "draft.missing": "A strategy has no draft.",
 }

@@ -36,6 +36,24 @@ def test_parse_date_refuses(text: str) -> None:
     assert "YYYY-MM-DD" in error.value.remedy
 
 
+@pytest.mark.parametrize("text", ["0001-01-01", "1899-12-31", "2101-01-01", "9999-12-31"])
+def test_dates_no_sum_can_be_made_of_are_refused(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_date(text)
+    assert error.value.code == "time.bad_date"
+    assert "1900 to 2100" in error.value.remedy
+    # At the last offset the conversion to UTC alone would overflow.
+    for offset in ("-14:00", "+14:00"):
+        with pytest.raises(UsageError) as error:
+            parse_instant(f"{text}T23:59{offset}")
+        assert error.value.code == "time.bad_instant"
+
+
+def test_the_first_and_last_years_are_dates() -> None:
+    assert parse_date("1900-01-01") == date(1900, 1, 1)
+    assert parse_instant("2100-12-31T23:59-14:00") == datetime(2101, 1, 1, 13, 59, tzinfo=UTC)
+
+
 def test_parse_instant_wants_an_offset() -> None:
     assert iso(parse_instant("2024-09-18T10:03+08:00")) == "2024-09-18T02:03:00+00:00"
     with pytest.raises(UsageError, match="no offset"):

@@ -81,7 +81,7 @@ class Trigger:
 
 
 _STEP_IMPACTS = {
-    SKIP_STEP: "结果未经该步骤筛选，范围比设计更宽；买入前请自行核对板块与事件面",
+    SKIP_STEP: "结果未经该步骤把关，可能比设计更宽；下单前请自行核对板块与消息面",
     FALLBACK: "命中说明为模板文字，只列指标、不含解读；请以指标数值为准",
     ABORT: _NO_LIST,
 }
@@ -111,7 +111,7 @@ _ALL = (
         stage="llm",
         default=OFFLINE,
         impacts={
-            OFFLINE: "该步骤由确定性规则代替模型，可能漏掉消息面；请把它当作量化初筛",
+            OFFLINE: "该步骤由确定性规则代替模型，可能漏掉消息面；结果只作初步参考",
             SKIP_STEP: _STEP_IMPACTS[SKIP_STEP],
             FALLBACK: _STEP_IMPACTS[FALLBACK],
             ABORT: _NO_LIST,
@@ -159,7 +159,7 @@ _ALL = (
         stage="screen",
         default=SKIP_PICKS,
         impacts={
-            SKIP_PICKS: "被剔除的标的未参与比较，不代表不符合规则；需要时请单独查看",
+            SKIP_PICKS: "缺数据的标的未计入结果，不代表没有机会或风险；需要时请单独查看",
             ABORT: _NO_LIST,
         },
         reason="{count} 只候选因关键字段 {field} 缺失被剔除（{symbols}）",
@@ -173,7 +173,7 @@ _ALL = (
         stage="data",
         default=WARN,
         impacts={
-            WARN: "名单按较早的收盘数据算出；下单前请先核对最新价格是否仍满足条件",
+            WARN: "结果按较早的行情得出；下单前请先核对最新价格与条件",
             ABORT: _NO_LIST,
         },
         reason="行情截至 {data_time}，比应有时点 {expected_time} 晚 {lag_minutes} 分钟"

@@ -22,7 +22,7 @@ from kit.jobs.screen_fallback import fallback_card
 from kit.jobs.screen_outcome import ScreenOutcome
 from kit.jobs.screen_stages import PICKS_FILE
 from kit.jobs.skip import record_skip
-from kit.llm import offline_cause
+from kit.llm import Mode, offline_cause, resolve_mode
 from kit.llm.mode import provider_of
 from kit.market import Calendar, calendar, open_source
 from kit.runner import ProgressEvent, Refusal, RunKey, RunOutcome, RunSpec, perform
@@ -111,7 +111,8 @@ def run_screen(
         RegistryError: By hand: no such strategy or version.
         BundleError: A draft that cannot be opened.
         DataError: By hand: the source has no bars for that date.
-        ConfigError: By hand: a configuration file is missing or wrong.
+        ConfigError: By hand: a configuration file is missing or wrong, or `llm.no_key` when a
+            model is demanded whose key is not set.
         AlreadyDone: The screen is done, or another process works on it.
     """
     if limit is not None and limit < 1:
@@ -147,6 +148,7 @@ def run_screen(
             status="skipped", ref=request.ref, day=day, reason=reason, skip=skip, cron=cron
         )
     if not cron and request.bundle is not None and request.tampered is None:
+        _require_keys(request.bundle, mode, request.llm)
         _require_bars(workspace, source, request.bundle, day)
     run = perform(
         workspace,
@@ -257,6 +259,28 @@ def _channels(workspace: Workspace, stream: TextIO | None, *, cron: bool) -> lis
             raise
         built: list[Channel] = [FileChannel()]
         return built if stream is None else [*built, ConsoleChannel(stream=stream)]
+
+
+def _require_keys(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> None:
+    """Refuse a run that demands models it cannot ask, before anything is claimed.
+
+    Unattended it goes on: its card says which steps failed, and why.
+    """
+    for name, step in bundle.manifest.llm_steps.items():
+        if mode != Mode.LIVE or offline_cause(mode, llm, model=step.model) is not None:
+            continue
+        if resolve_mode("auto", llm, model=step.model) is Mode.LIVE:
+            continue
+        provider = provider_of(step.model, llm)
+        variable = (llm["providers"].get(provider) or {}).get("key_env")
+        raise ConfigError(
+            "llm.no_key",
+            f"step {name} asks {step.model}, and "
+            + (f"{variable} is not set" if variable else f"provider {provider} is not set up"),
+            where=bundle.ref,
+            remedy=(f"set {variable}" if variable else f"give {provider} in config/llm.json")
+            + ", or use --mode offline",
+        )
 
 
 def _require_bars(workspace: Workspace, source: str, bundle: Bundle, day: date) -> None:

@@ -30,6 +30,7 @@ from kit.screen import (
     Candidate,
     CardFacts,
     Explained,
+    Rejected,
     ScreenData,
     ScreenResult,
     StepNote,
@@ -107,6 +108,7 @@ class ScreenRun:
     report: ReportBuilder = field(init=False)
     data: ScreenData | None = field(default=None, init=False)
     found: list[Candidate] = field(default_factory=list, init=False)
+    rejected: list[Rejected] = field(default_factory=list, init=False)
     picks: list[Candidate] = field(default_factory=list, init=False)
     explained: list[Explained] = field(default_factory=list, init=False)
 
@@ -335,13 +337,13 @@ class ScreenRun:
             self._limit(),
         )
         names = {symbol: security.name for symbol, security in data.securities.items()}
-        self.found, rejected = screen.check_picks(returned, names)
-        screen.tell_rejected(self.report, rejected)
+        self.found, self.rejected = screen.check_picks(returned, names)
+        screen.tell_rejected(self.report, self.rejected)
         rows: list[tuple[Any, ...]] = [
             (pick.symbol, pick.name, pick.score, "、".join(pick.matched_rules))
             for pick in self.found
         ]
-        rows += [(reject.symbol, "不采用", None, reject.reason) for reject in rejected]
+        rows += [(reject.symbol, "不采用", None, reject.reason) for reject in self.rejected]
         return View(f"筛选：返回 {len(returned)} 只", ("代码", "名称", "评分", "规则"), tuple(rows))
 
     @_stage
@@ -350,7 +352,7 @@ class ScreenRun:
         limit = self._limit()
         self.picks = screen.cut(self.found, limit)
         if len(self.picks) < limit:
-            self.report.add("picks_count_below_target", actual=len(self.picks), target=limit)
+            screen.tell_shortfall(self.report, len(self.picks), limit, self._unusable())
         rows = [(n, p.symbol, p.name, p.score) for n, p in enumerate(self.picks, start=1)]
         return View(f"排序：取前 {limit} 只", ("序", "代码", "名称", "评分"), tuple(rows))
 
@@ -381,7 +383,7 @@ class ScreenRun:
         Raises:
             DataError: The result does not match its schema: a fault of the kit.
         """
-        report = self.report.build()
+        report = screen.worded(self.report.build())
         picks = [] if report.aborted else self.explained
         self._result = ScreenResult(
             skill_id=self._skill_id(),
@@ -391,6 +393,8 @@ class ScreenRun:
             universe=self.data.universe if self.data else EMPTY_UNIVERSE,
             report=report,
             provenance=self._provenance(),
+            rejected=self._unusable(),
+            repeated=list(dict.fromkeys(r.symbol for r in self.rejected if r.repeated)),
         )
         value = self._result.to_dict()
         files.write_json(self.folder / PICKS_FILE, value)
@@ -498,7 +502,11 @@ class ScreenRun:
     # Facts
 
     def _keep_report(self) -> None:
-        files.write_json(self.folder / DEGRADATION_FILE, self.report.build().to_dict())
+        report = screen.worded(self.report.build())
+        files.write_json(self.folder / DEGRADATION_FILE, report.to_dict())
+
+    def _unusable(self) -> int:
+        return sum(not reject.repeated for reject in self.rejected)
 
     def _provenance(self) -> dict[str, Any]:
         data, bundle = self.data, self.bundle

@@ -23,6 +23,7 @@ from kit.runner.notebook import Execution, Executor, NotebookOutcome
 from kit.runner.record import RECORD_FILE, RunRecord, RunStatus, git_commit, versions
 from kit.runner.redact import Redactor
 from kit.runner.results import CARD_FILE
+from kit.runner.scrub import scrub
 from kit.runner.spec import RunSpec
 from kit.runner.supervise import StopSignal
 from kit.state.process import is_alive, this_process
@@ -90,6 +91,14 @@ class Attempt:
         if stop.requested:
             failure = RunFailure(kind="interrupted", message="interrupted before the first cell")
             return NotebookOutcome(failure=failure, seconds=0.0)
+        outcome = self._executed(executor, stop, beat)
+        # Before the card is read: nobody is sent what is not fit for the folder.
+        scrub(self.paths.partial, Redactor(), self.journal.warn)
+        return outcome
+
+    def _executed(
+        self, executor: Executor, stop: StopSignal, beat: Callable[[], None]
+    ) -> NotebookOutcome:
         try:
             return executor.execute(self._execution(stop, beat))
         except TROUBLE as error:

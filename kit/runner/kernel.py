@@ -23,11 +23,14 @@ from typing import Any
 
 from kit import files
 from kit.runner.redact import is_secret_name
-from kit.state.process import environment
+from kit.state.process import Holder, environment, is_alive, this_process
 
 __all__ = ["MARK", "Kernel", "KernelStartError", "kernel_environment", "kill_marked", "mark_of"]
 
 MARK = "KIT_KERNEL_MARK"
+_HOME_PREFIX = "kit-kernel-"
+# Names the runner: a folder name long enough to do so could take no Unix socket.
+_HOLDER_FILE = "holder"
 _PROC = Path("/proc")
 # Fault injection is aimed at the runner; a kernel counts operations of its own.
 _NEVER_PASSED = {"KIT_CRASH_AT", "KIT_NO_SPACE_AT", "JPY_SESSION_NAME", "PYTHONSTARTUP"}
@@ -103,7 +106,9 @@ class Kernel:
         self, *, cwd: Path, env: Mapping[str, str], mark: str, stderr: Path | None = None
     ) -> None:
         self._mark = mark
-        self._home = Path(tempfile.mkdtemp(prefix="kit-kernel-"))
+        _clear_homes()
+        self._home = Path(tempfile.mkdtemp(prefix=_HOME_PREFIX))
+        (self._home / _HOLDER_FILE).write_text(this_process().to_text(), encoding="utf-8")
         self._stderr = stderr or self._home / "stderr"
         # A person's own IPython profile would run its start-up files in every unattended kernel.
         self._env = {**env, MARK: mark, "IPYTHONDIR": str(self._home / "ipython")}
@@ -195,6 +200,22 @@ class Kernel:
         except OSError:
             return ""
         return data.decode("utf-8", errors="replace").strip()
+
+
+def _clear_homes() -> None:
+    """Remove the folders of kernels whose runner was killed before it could.
+
+    A folder that names nobody is left alone: it may be about to.
+    """
+    for home in Path(tempfile.gettempdir()).glob(f"{_HOME_PREFIX}*"):
+        if home.is_symlink():
+            continue
+        try:
+            holder = Holder.from_text((home / _HOLDER_FILE).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            continue
+        if holder is not None and is_alive(holder) is False:
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def _manager(home: Path) -> Any:

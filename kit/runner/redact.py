@@ -6,6 +6,7 @@ like keys wherever they come from. A kernel never gets the variables that only d
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,8 +18,17 @@ __all__ = ["MASK", "Redactor", "is_secret_name"]
 MASK = "«redacted»"
 
 _SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|WEBHOOK|CREDENTIALS?|DSN)(?:_|$)|_PWD$"
+    r"""
+    PASSWORD|PASSWD|PASSPHRASE|SECRET|WEBHOOK|CREDENTIAL        # anywhere: PGPASSWORD
+    | (?<!MAX_)TOKEN(?!IZ) | COOKIE(?!CUTTER)                   # SLACKTOKEN, not TOKENIZERS
+    | (?:API|ACCESS|PRIVATE|SIGNING|ENCRYPTION)_?KEY
+    | (?:^|_)(?:KEYS?|DSN|PASS|PAT|AUTH(?:ORIZATION)?|BEARER)\d*(?:_(?!SOCK$)|$)
+    | (?<=.)(?<!^OLD)PWD$
+    """,
+    re.VERBOSE,
 )
+# `surrogateescape` gives the bytes of a variable back as they were; UTF-16 does not know it.
+_ENCODINGS = {"utf-8": "surrogateescape", "utf-16-le": "surrogatepass"}
 # A shorter value would black out ordinary words.
 _MIN_SECRET = 8
 _LOOKS_SECRET = re.compile(
@@ -56,8 +66,11 @@ class Redactor:
             for name, value in source.items()
             if is_secret_name(name) and len(value) >= _MIN_SECRET and not value.startswith("/")
         }
+        # Inside a JSON file quotes, backslashes and other letters are written differently.
+        values |= {json.dumps(v, ensure_ascii=a)[1:-1] for v in values for a in (True, False)}
         # Longest first: one secret may begin with another.
         ordered = sorted(values, key=len, reverse=True)
+        self._bytes = [v.encode(code, how) for v in ordered for code, how in _ENCODINGS.items()]
         self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def text(self, text: str) -> str:
@@ -65,6 +78,10 @@ class Redactor:
         if self._values is not None:
             text = self._values.sub(MASK, text)
         return _LOOKS_SECRET.sub(MASK, text)
+
+    def found_in(self, data: bytes) -> bool:
+        """Say whether a known secret value stands in `data`, whatever kind of file that is."""
+        return any(value in data for value in self._bytes)
 
     def value(self, value: Any) -> Any:
         """Return a JSON-like value with every string in it masked."""

@@ -22,7 +22,14 @@ from kit.screen.steps import (
     filter_inputs,
     read_sectors,
 )
-from kit.screen.tell import tell_data, tell_failures, tell_offline, tell_rejected
+from kit.screen.tell import (
+    tell_data,
+    tell_failures,
+    tell_offline,
+    tell_rejected,
+    tell_shortfall,
+    worded,
+)
 
 __all__ = [
     "EMPTY_UNIVERSE",
@@ -59,6 +66,8 @@ __all__ = [
     "tell_failures",
     "tell_offline",
     "tell_rejected",
+    "tell_shortfall",
     "ungrounded",
     "window_start",
+    "worded",
 ]

@@ -34,6 +34,7 @@ _MAX_REASONS = 3
 _MAX_NAMED = 7
 _FOUND_NOTHING = "规则正常跑完，没有标的命中；这不是故障"
 _ABORTED = "流程已中止，原因见下方降级报告；请勿理解为「没有机会」"
+_ALL_REJECTED = "规则返回 {count} 条结果，没有一条可用，原因见下方降级报告；请勿理解为「没有机会」"
 _NOT_ADVICE = "研究输出，不是下单指令"
 
 
@@ -97,7 +98,7 @@ def screen_card(result: ScreenResult, facts: CardFacts) -> Card:
         blocks.append(_degradation(report))
     blocks += [_pick(n, pick, facts) for n, pick in enumerate(result.picks, start=1)]
     if result.universe.asked:
-        blocks.append(_universe(result.universe))
+        blocks.append(_universe(result.universe, result.repeated))
     if facts.steps:
         lines = tuple(_step_line(step) for step in facts.steps)
         blocks.append(_block("steps", lines, keep=True))
@@ -137,8 +138,10 @@ def _conclusion(result: ScreenResult) -> Block:
     if result.picks:
         return _block("conclusion", (f"{len(result.picks)} 只候选",), keep=True)
     if result.report.aborted:
-        why = "流程已中止，原因见下方降级报告；请勿理解为「没有机会」"
-        return _block("conclusion", (f"🔴 {NO_PICKS}", why), emphasis=HIGH, keep=True)
+        return _block("conclusion", (f"🔴 {NO_PICKS}", _ABORTED), emphasis=HIGH, keep=True)
+    if result.rejected:
+        lines = (f"🔴 {NO_PICKS}", _ALL_REJECTED.format(count=result.rejected))
+        return _block("conclusion", lines, emphasis=HIGH, keep=True)
     if result.report.degraded and not result.universe.screened:
         return _block(
             "conclusion", (f"🔴 {NO_PICKS}", "没有标的可参与筛选"), emphasis=HIGH, keep=True
@@ -197,7 +200,7 @@ def _figures(fields: Mapping[str, Any], price: float | None, settings: frozenset
     return text + (f" · 另 {len(shown) - _MAX_FIELDS} 项见报告" if len(shown) > _MAX_FIELDS else "")
 
 
-def _universe(universe: ScreenUniverse) -> Block:
+def _universe(universe: ScreenUniverse, repeated: Sequence[str]) -> Block:
     counts = (
         f"要求 {universe.asked} 只",
         f"取到 {universe.got} 只",
@@ -208,12 +211,18 @@ def _universe(universe: ScreenUniverse) -> Block:
     reasons = Counter(drop.reason for drop in universe.dropped).most_common()
     for reason, count in reasons[:_MAX_REASONS]:
         codes = [code_of(drop.symbol) for drop in universe.dropped if drop.reason == reason]
-        named = "、".join(codes[:_MAX_NAMED]) + ("等" if count > _MAX_NAMED else "")
-        lines.append(f"　剔除 {count} 只（{named}）：{reason}")
+        lines.append(f"　剔除 {count} 只（{_named(codes)}）：{reason}")
     if len(reasons) > _MAX_REASONS:
         rest = sum(count for _, count in reasons[_MAX_REASONS:])
         lines.append(f"　另 {rest} 只的原因见报告")
+    if repeated:
+        codes = [code_of(symbol) for symbol in repeated]
+        lines.append(f"　规则重复返回 {len(codes)} 只（{_named(codes)}），每只只计一次")
     return _block("universe", lines, keep=True)
+
+
+def _named(codes: Sequence[str]) -> str:
+    return "、".join(codes[:_MAX_NAMED]) + ("等" if len(codes) > _MAX_NAMED else "")
 
 
 def _step_line(step: StepNote) -> str:
@@ -229,6 +238,9 @@ def _step_line(step: StepNote) -> str:
 
 def _times(result: ScreenResult, facts: CardFacts) -> tuple[str, ...]:
     asof = f"数据时点 {time_text(result.asof)} 收盘" if result.asof is not None else "数据时点 无"
+    if result.asof is None and facts.next_session is None:
+        # Nothing was read, the calendar neither: that says nothing of what it knows.
+        return (f"{asof}（{facts.market_zone}）", _NOT_ADVICE)
     following = (
         day_text(facts.next_session, facts.day) if facts.next_session else "下一交易日（日历未知）"
     )

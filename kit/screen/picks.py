@@ -58,11 +58,13 @@ class Rejected:
         symbol: The symbol as returned, or a description.
         field: What is wrong with it: `symbol`, `score`, `fields`, `matched_rules`, a field's name.
         reason: Why, in Chinese.
+        repeated: Whether it is only another copy of a pick that is taken.
     """
 
     symbol: str
     field: str
     reason: str
+    repeated: bool = False
 
 
 def run_rule(
@@ -148,7 +150,7 @@ def _check_one(item: Any, names: Mapping[str, str], seen: set[str]) -> Candidate
     if symbol not in names:
         return Rejected(symbol=label, field="symbol", reason="不在参与筛选的标的中")
     if symbol in seen:
-        return Rejected(symbol=label, field="symbol", reason="重复返回")
+        return Rejected(symbol=label, field="symbol", reason="重复返回", repeated=True)
     score = _plain(parts["score"])
     if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
         return Rejected(symbol=label, field="score", reason="评分不是有限数值")

@@ -56,6 +56,8 @@ class ScreenResult:
         universe: Account of the symbols.
         report: Degradation report.
         provenance: Where all this comes from; JSON values.
+        rejected: How many picks the rule returned that cannot be used; the report names them.
+        repeated: Symbols the rule returned more than once; each counts once.
     """
 
     skill_id: str
@@ -65,6 +67,8 @@ class ScreenResult:
     universe: ScreenUniverse
     report: DegradationReport
     provenance: Mapping[str, Any]
+    rejected: int = 0
+    repeated: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of `picks.json`.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from kit.degradation import ReportBuilder, failure_label
+from kit.degradation import ABORT, DegradationReport, Entry, ReportBuilder, failure_label
+from kit.degradation.wording import fill
 from kit.llm import StepResult, StepSpec
 from kit.screen.data import ScreenData
 from kit.screen.picks import Rejected
@@ -19,8 +21,19 @@ from kit.screen.wording import CAUSES, time_text
 if TYPE_CHECKING:
     from kit.market import Calendar
 
-__all__ = ["tell_data", "tell_failures", "tell_offline", "tell_rejected"]
+__all__ = [
+    "tell_data",
+    "tell_failures",
+    "tell_offline",
+    "tell_rejected",
+    "tell_shortfall",
+    "worded",
+]
 
+_NOTHING = "今天没有符合条件的股票，不操作"
+_NOTHING_USABLE = "规则的结果都不可用，今天有没有机会无从判断；不操作，先请策略作者修正"
+_REJECTED = "规则返回的 {count} 只{why}，不采用（{symbols}）"
+_BY_DEFAULT = "（策略未写此规则，按默认处理）"
 _LIMITS = {"limit_exceeded": "limit_exceeded", "runtime_exceeded": "runtime_exceeded"}
 
 
@@ -50,12 +63,57 @@ def tell_data(report: ReportBuilder, data: ScreenData, calendar: Calendar) -> No
 
 
 def tell_rejected(report: ReportBuilder, rejected: Sequence[Rejected]) -> None:
-    """Record what the rule returned and is not taken, one entry for each thing that is wrong."""
-    by_field: dict[str, list[str]] = {}
+    """Record what the rule returned and cannot be used, one entry for each thing that is wrong.
+
+    A symbol counts once, however often it came. Another copy of a pick that is taken lacks nothing
+    and is no entry; the card says it beside the universe.
+    """
+    groups: dict[tuple[str, str], dict[str, None]] = {}
     for reject in rejected:
-        by_field.setdefault(reject.field, []).append(reject.symbol)
-    for name, symbols in by_field.items():
-        report.add("required_field_missing", count=len(symbols), symbols=symbols, field=name)
+        if not reject.repeated:
+            groups.setdefault((reject.field, reject.reason), {})[reject.symbol] = None
+    for (name, why), found in groups.items():
+        symbols = list(found)
+        report.add(
+            "required_field_missing", count=len(symbols), symbols=symbols, field=name, why=why
+        )
+
+
+def tell_shortfall(report: ReportBuilder, actual: int, target: int, unusable: int) -> None:
+    """Record that there are fewer picks than wanted.
+
+    Args:
+        report: The run's report.
+        actual: How many there are.
+        target: How many were wanted.
+        unusable: How many more the rule returned that cannot be used.
+    """
+    more: dict[str, Any] = {"unusable": unusable} if unusable else {}
+    report.add("picks_count_below_target", actual=actual, target=target, **more)
+
+
+def worded(report: DegradationReport) -> DegradationReport:
+    """Return the report with the words that depend on more than its trigger.
+
+    The policy's text of a missing field speaks of data; what a rule returned has reasons of its
+    own. And advice on a short list is no advice on an empty one.
+    """
+    return DegradationReport(entries=tuple(_worded(entry) for entry in report.entries))
+
+
+def _worded(entry: Entry) -> Entry:
+    details = entry.details
+    if entry.trigger == "required_field_missing" and "why" in details:
+        # Whether a rule of the strategy's own decided stays said.
+        tail = _BY_DEFAULT if entry.reason.endswith(_BY_DEFAULT) else ""
+        return replace(entry, reason=fill(_REJECTED, details) + tail)
+    if (
+        entry.trigger == "picks_count_below_target"
+        and entry.action != ABORT
+        and details.get("actual") == 0
+    ):
+        return replace(entry, impact=_NOTHING_USABLE if details.get("unusable") else _NOTHING)
+    return entry
 
 
 def tell_offline(report: ReportBuilder, spec: StepSpec, cause: str) -> str:

@@ -15,7 +15,7 @@ from kit.degradation import ACTIONS, TRIGGERS, DegradationReport, Policy, Report
 from kit.errors import DataError
 
 NO_LIST = "本次不产出候选；请勿沿用上一日名单，恢复后以重跑结果为准"
-WIDER = "结果未经该步骤筛选，范围比设计更宽；买入前请自行核对板块与事件面"
+WIDER = "结果未经该步骤把关，可能比设计更宽；下单前请自行核对板块与消息面"
 TEMPLATE = "命中说明为模板文字，只列指标、不含解读；请以指标数值为准"
 OPTIONAL = "可选步骤未跑完，名单由规则直接给出；买入前请自行核对板块与事件面"
 FEW = "命中少于目标，不要为凑数放宽条件；单只仓位不因此加大"
@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
         ("板块过滤未调用模型（未配置密钥），改用离线规则（质量近似，一致率未测）"),
         {
             "use_offline_equivalent": "该步骤由确定性规则代替模型，可能漏掉消息面；"
-            "请把它当作量化初筛",
+            "结果只作初步参考",
             "skip_step": WIDER,
             "fallback_to_template": TEMPLATE,
             "abort_with_report": NO_LIST,
@@ -82,7 +82,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
         {"count": 2, "symbols": ["600000.SH", "000001.SZ"], "field": "ma250"},
         "2 只候选因关键字段 ma250 缺失被剔除（600000.SH、000001.SZ）（策略未写此规则，按默认处理）",
         {
-            "skip_affected_picks": "被剔除的标的未参与比较，不代表不符合规则；需要时请单独查看",
+            "skip_affected_picks": "缺数据的标的未计入结果，不代表没有机会或风险；需要时请单独查看",
             "abort_with_report": NO_LIST,
         },
     ),
@@ -98,7 +98,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
             "（策略未写此规则，按默认处理）"
         ),
         {
-            "push_with_warning": "名单按较早的收盘数据算出；下单前请先核对最新价格是否仍满足条件",
+            "push_with_warning": "结果按较早的行情得出；下单前请先核对最新价格与条件",
             "abort_with_report": NO_LIST,
         },
     ),

@@ -26,6 +26,7 @@ from kit.degradation import Policy, ReportBuilder
 from kit.delivery import Receipt
 from kit.errors import (
     AlreadyDone,
+    ConfigError,
     DataError,
     DeliveryError,
     GuardError,
@@ -74,6 +75,8 @@ def claims(store: Store) -> int:
     ("changes", "error", "code"),
     [
         ({"date": "2024-9-19"}, UsageError, "time.bad_date"),
+        ({"date": "0001-01-01"}, UsageError, "time.bad_date"),
+        ({"date": "9999-12-31"}, UsageError, "time.bad_date"),
         ({"date": "2024-09-20"}, UsageError, "screen.future_date"),
         ({"date": "2017-01-03"}, DataError, "screen.no_bars"),
         ({"mode": "fast"}, UsageError, "llm.bad_mode"),
@@ -101,6 +104,41 @@ def test_a_wrong_request_is_refused_before_anything_is_claimed(
     assert caught.value.remedy
     assert claims(store) == 0
     assert not list(workspace.runs.glob("*/screen-*"))
+
+
+def test_live_by_hand_without_a_key_is_refused_before_anything_is_claimed(
+    ran: Callable[..., ScreenOutcome],
+    screen_frozen: Make,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen_frozen(TWO)
+    monkeypatch.delenv("KIT_MODE")
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    monkeypatch.setattr("kit.jobs.screen.perform", performed)
+    with pytest.raises(ConfigError) as caught:
+        ran(mode="live")
+    assert (caught.value.code, caught.value.exit_code) == ("llm.no_key", 3)
+    assert "DEEPSEEK_API_KEY" in caught.value.remedy
+    assert claims(store) == 0
+    # Unattended, with the key, and where nothing may go live, the run goes on.
+    for name, value, options in (
+        ("UNUSED", "", {"mode": "live", "cron": True}),
+        ("UNUSED", "", {"mode": "auto"}),
+        ("DEEPSEEK_API_KEY", "test-key", {"mode": "live"}),
+        ("KIT_MODE", "offline", {"mode": "live"}),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(Performed):
+            patch.setenv(name, value)
+            ran(**options)
+
+
+class Performed(Exception):  # noqa: N818 - a signal
+    """The run would have begun."""
+
+
+def performed(*_: Any, **__: Any) -> None:
+    raise Performed
 
 
 def test_no_bars_names_what_there_is(

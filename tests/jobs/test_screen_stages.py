@@ -245,6 +245,10 @@ def test_what_a_rule_should_not_return_is_dropped_by_name(
     picks, codes, text = written(run)
     assert [pick["symbol"] for pick in picks["picks"]] == ["600000.SH"]
     assert [code for code, _ in codes].count("D-021") == 3
+    assert picks["degradation_report"]["entries"][-2]["code"] == "D-031"
+    assert "D-021 规则返回的 1 只评分不是有限数值，不采用（000001.SZ）" in text
+    # The repeated pick is on the card: it lacks nothing.
+    assert "规则重复返回 1 只（600000），每只只计一次" in text
     details = [
         (e["details"]["field"], e["details"]["symbols"])
         for e in picks["degradation_report"]["entries"]
@@ -252,10 +256,34 @@ def test_what_a_rule_should_not_return_is_dropped_by_name(
     ]
     assert details == [
         ("score", ["000001.SZ"]),
-        ("symbol", ["999999.SZ", "600000.SH"]),
+        ("symbol", ["999999.SZ"]),
         ("ma", ["000151.SZ"]),
     ]
     assert "nan" not in text.lower()
+
+
+def test_a_rule_that_returns_only_what_cannot_be_used_is_no_quiet_day(
+    workspace: Workspace, screen_draft: Make, tmp_path: Path
+) -> None:
+    rule = 'return [Pick(s, float("nan"), {}, []) for s in ("000001.SZ", "600000.SH")]'
+    run = opened(workspace, screen_draft(rule), tmp_path)
+    played(run)
+    picks, codes, text = written(run)
+    assert picks["picks"] == []
+    assert "🔴 今日无可推送候选\n规则返回 2 条结果，没有一条可用" in text
+    assert "这不是故障" not in text
+    assert ("D-031", "push_partial") in codes
+
+
+def test_a_quiet_day_is_told_as_one(
+    workspace: Workspace, screen_draft: Make, tmp_path: Path
+) -> None:
+    run = opened(workspace, screen_draft("return []"), tmp_path)
+    played(run)
+    picks, _, text = written(run)
+    assert "规则正常跑完，没有标的命中；这不是故障" in text
+    assert "今天没有符合条件的股票，不操作" in picks["degradation_report"]["impact"]
+    assert "单只仓位" not in text
 
 
 @pytest.mark.parametrize(
@@ -364,7 +392,7 @@ def test_a_policy_may_do_without_the_stand_ins(
     picks, _, text = written(run)
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["template", "template"]
     assert picks["provenance"]["mode"] == "none"
-    assert "模型步骤 pick_explanation：未运行（按降级规则不用离线等价）" in text
+    assert "入选说明：未运行（按降级规则不用离线等价）" in text
     assert not (run.folder / "llm.jsonl").exists()
 
 
@@ -494,7 +522,7 @@ def test_a_live_run_is_not_degraded_by_its_steps(
     assert [code for code, _ in codes] == ["D-024", "D-031"]
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["live", "live"]
     assert picks["provenance"]["mode"] == "live"
-    assert "说明（模型·置信高）：贴近均线" in text
+    assert "说明（模型·置信度高）：贴近均线" in text
     assert fake.calls == 3
 
 
@@ -549,7 +577,7 @@ def test_past_the_runs_time_optional_steps_stop(
     assert fake.calls == 0
     assert ("D-015", "stop_optional_steps") in codes
     assert "超出运行时限（120 秒）" in text
-    assert "模型步骤 pick_explanation：未运行（可选步骤已停止）" in text
+    assert "入选说明：未运行（可选步骤已停止）" in text
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["template", "template"]
 
 

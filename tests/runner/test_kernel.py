@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import pytest
 from kit import files
 from kit.clock import FixedClock
 from kit.runner import run_clean
+from kit.runner.kernel import Kernel
+from kit.state.process import Holder, this_process
 
 pytestmark = pytest.mark.kernel
 SCRIPT = Path(__file__).with_name("perform_script.py")
@@ -217,6 +220,53 @@ def test_no_secret_reaches_the_notebook_or_its_record(
         if file.is_file():
             assert b"swordfish" not in file.read_bytes(), file
     assert "swordfish" not in runs.stream.getvalue()
+
+
+def test_a_secret_taken_from_the_parent_reaches_neither_folder_nor_card(
+    runs: Any, make_notebook: Any, card_source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter2hunter2")
+    # What /proc/<parent>/environ would give: the test process was started without the variable.
+    path = make_notebook(
+        "stolen = 'hunter2' * 2\n"
+        "open('note.txt', 'w').write(stolen)\n"
+        "open('note.bin', 'wb').write(b'\\0' + stolen.encode())",
+        card_source.replace("A card about {symbol}", "A card about {stolen}"),
+    )
+    outcome = runs(runs.spec(path))
+    assert outcome.status == "ok"
+    assert outcome.card.title == "A card about «redacted»"
+    assert "hunter2hunter2" not in runs.stream.getvalue()
+    assert (outcome.folder / "note.txt").read_text(encoding="utf-8") == "«redacted»"
+    assert not (outcome.folder / "note.bin").exists()
+    for file in outcome.folder.rglob("*"):
+        if file.is_file():
+            assert b"hunter2hunter2" not in file.read_bytes(), file
+    assert "note.bin held a secret and was removed" in runs.record(outcome)["warnings"]
+
+
+def test_folders_of_killed_runners_are_removed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    me = this_process()
+    holders = {
+        "dead": replace(me, started="1"),  # the id was given to another process since
+        "living": me,
+        "elsewhere": replace(me, host="another-machine"),
+    }
+    for name, holder in holders.items():
+        (tmp_path / f"kit-kernel-{name}").mkdir()
+        (tmp_path / f"kit-kernel-{name}" / "holder").write_text(holder.to_text(), encoding="utf-8")
+    (tmp_path / "kit-kernel-fresh").mkdir()
+    (tmp_path / "other").mkdir()
+    kernel = Kernel(cwd=tmp_path, env={}, mark="x")
+    left = {path.name for path in tmp_path.iterdir()} - {kernel._home.name}
+    assert left == {"kit-kernel-living", "kit-kernel-elsewhere", "kit-kernel-fresh", "other"}
+    # Its own folder says whose it is.
+    assert Holder.from_text((kernel._home / "holder").read_text(encoding="utf-8")) == me
+    kernel.close()
+    assert not kernel._home.exists()
 
 
 def test_a_wrong_parameter_starts_no_kernel(runs: Any, make_notebook: Any) -> None:

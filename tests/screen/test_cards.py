@@ -19,12 +19,16 @@ from kit.screen import (
     Candidate,
     CardFacts,
     Explained,
+    Rejected,
     ScreenResult,
     ScreenUniverse,
     StepNote,
     mode_of,
     screen_card,
     screen_title,
+    tell_rejected,
+    tell_shortfall,
+    worded,
 )
 
 DAY = date(2024, 9, 19)
@@ -131,8 +135,8 @@ D-031 本次命中 2 只，少于目标 7 只（策略未写此规则，按默�
 　说明（模板）：收盘略高于年线。
 
 股票池：要求 10 只，取到 3 只，参与筛选 2 只，剔除 8 只
-　剔除 7 只：没有行情
-　剔除 1 只：历史不足
+　剔除 7 只（601000、601001、601002、601003、601004、601005、601006）：没有行情
+　剔除 1 只（000151）：历史不足
 
 板块过滤：离线规则（近似）
 入选说明：离线规则（近似），成功 1/2
@@ -168,7 +172,10 @@ def test_an_abort_is_loud_and_says_what_to_do() -> None:
     assert "请勿沿用上一日名单" in text
     assert "股票池" not in text
     assert "数据 未读取" in text
-    assert "下一交易日（日历未知）" in text
+    # Nothing was read, not even the calendar: nothing is said about what it knows.
+    assert "\n数据时点 无（北京时间）\n" in text
+    assert "日历未知" not in text
+    assert "开盘参考" not in text
     conclusion, degradation = card.block("conclusion"), card.block("degradation")
     assert conclusion is not None
     assert degradation is not None
@@ -183,6 +190,78 @@ def test_finding_nothing_is_not_a_failure() -> None:
     assert "\n今日无可推送候选\n规则正常跑完，没有标的命中；这不是故障\n" in text
     assert "🔴" not in text
     assert "⛔" not in text
+
+
+def test_a_rule_whose_picks_are_all_unusable_did_not_find_nothing() -> None:
+    report = ReportBuilder(Policy())
+    nan = "评分不是有限数值"
+    tell_rejected(
+        report, [Rejected(symbol=f"60000{i}.SH", field="score", reason=nan) for i in range(3)]
+    )
+    tell_shortfall(report, 0, 7, 3)
+    broken = result(picks=(), rejected=3, report=ReportBuilder(Policy()))
+    broken = replace(broken, report=worded(report.build()))
+    card = screen_card(broken, FACTS)
+    text = render_card(card, "plain")
+    assert "\n🔴 今日无可推送候选\n规则返回 3 条结果，没有一条可用，原因见下方降级报告；" in text
+    assert "这不是故障" not in text
+    assert "规则的结果都不可用" in text
+    assert "符合条件" not in text
+    conclusion = card.block("conclusion")
+    assert conclusion is not None
+    assert conclusion.emphasis == "high"
+
+
+def test_a_symbol_is_told_once_and_by_its_own_reason() -> None:
+    report = ReportBuilder(Policy())
+    other = {"field": "symbol", "reason": "不在参与筛选的标的中"}
+    twice = {"field": "symbol", "reason": "重复返回", "repeated": True}
+    tell_rejected(
+        report,
+        [
+            *[Rejected(symbol="000783.SZ", **twice)] * 99,
+            *[Rejected(symbol="999999.SZ", **other)] * 5,
+            Rejected(symbol="ghost", **other),
+            Rejected(symbol="600000.SH", field="score", reason="评分不是有限数值"),
+        ],
+    )
+    entries = worded(report.build()).entries
+    default = "（策略未写此规则，按默认处理）"
+    assert [entry.reason for entry in entries] == [
+        f"规则返回的 2 只不在参与筛选的标的中，不采用（999999.SZ、ghost）{default}",
+        f"规则返回的 1 只评分不是有限数值，不采用（600000.SH）{default}",
+    ]
+    assert [entry.details["count"] for entry in entries] == [2, 1]
+    assert [entry.trigger for entry in entries] == ["required_field_missing"] * 2
+
+
+def test_a_repeated_pick_is_a_line_beside_the_universe_not_a_missing_field() -> None:
+    text = render_card(screen_card(result(repeated=("600000.SH",)), FACTS), "plain")
+    assert "\n　规则重复返回 1 只（600000），每只只计一次\n" in text
+    assert "⛔" not in text
+
+
+def test_the_strategys_words_for_missing_data_stay() -> None:
+    report = ReportBuilder(Policy())
+    report.add("required_field_missing", count=1, symbols=["600000.SH"], field="close")
+    assert worded(report.build()) == report.build()
+
+
+@pytest.mark.parametrize(
+    ("actual", "unusable", "advice"),
+    [
+        (0, 0, "今天没有符合条件的股票，不操作"),
+        (0, 3, "规则的结果都不可用，今天有没有机会无从判断；不操作，先请策略作者修正"),
+        (2, 0, "命中少于目标，不要为凑数放宽条件；单只仓位不因此加大"),
+    ],
+)
+def test_advice_on_a_short_list_fits_an_empty_one(actual: int, unusable: int, advice: str) -> None:
+    report = ReportBuilder(Policy())
+    tell_shortfall(report, actual, 7, unusable)
+    (entry,) = worded(report.build()).entries
+    assert entry.impact == advice
+    assert (entry.code, entry.action) == ("D-031", "push_partial")
+    assert (entry.details["actual"], entry.details["target"]) == (actual, 7)
 
 
 def test_synthetic_data_and_unchecked_locks_are_marked() -> None:
