@@ -17,7 +17,7 @@ KitError
 ```
 
 Every error says what happened (`message`), where (`where`: a file, a line, a dotted key), and how
-to mend it (`remedy`). `code` is stable: `kit explain CODE` and machines rely on it.
+to mend it (`remedy`). `code` is stable: machines rely on it, and `CODES` says what it means.
 """
 
 from __future__ import annotations

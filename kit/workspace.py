@@ -172,22 +172,33 @@ def init_workspace(directory: Path, *, examples: bool = False) -> Workspace:
             where=str(root),
             remedy=f"use it: cd {root}",
         )
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    aside = f".{root.name}.init-"
+    existed = root.is_dir()
+    if root.exists() and (
+        not existed or any(not path.name.startswith(aside) for path in root.iterdir())
+    ):
         raise ConfigError(
             "workspace.not_empty",
             "the directory is not empty",
             where=str(root),
             remedy="name a new or an empty directory",
         )
-    # Made aside and renamed: killed half-way, the same command can simply be given again.
-    staging = root.with_name(f".{root.name}.init-{os.getpid()}")
-    for left in root.parent.glob(f".{root.name}.init-*"):
-        files.remove_tree(left)
+    # Made aside and renamed: killed half-way, the same command can simply be given again. An empty
+    # directory is filled, not replaced: a shell may stand in it, or a disk be mounted there.
+    place = root if existed else root.parent
+    staging = place / f"{aside}{os.getpid()}"
+    for left in place.iterdir() if place.is_dir() else ():
+        if left.name.startswith(aside):
+            files.remove_tree(left)
     try:
         _fill(staging, template_root(), examples=examples)
-        if root.exists():
-            root.rmdir()
-        files.publish_dir(staging, root)
+        if existed:
+            # strategies/ last: only a complete workspace is ever recognised as one.
+            for part in sorted(staging.iterdir(), key=lambda path: path.name == "strategies"):
+                files.publish_dir(part, root / part.name)
+            files.remove_tree(staging)
+        else:
+            files.publish_dir(staging, root)
     except BaseException:
         files.remove_tree(staging)
         raise

@@ -58,13 +58,11 @@ def read(strategy: Path) -> list[Activation]:
     Raises:
         RegistryError: `registry.bad_activations`, with `file:line`.
     """
-    path = strategy / FILE
     where = f"{strategy.name}/{FILE}"
-    if not path.is_file():
-        return []
     events = []
+    text = decode(_bytes(strategy) or b"", where)
     # Split on line feeds only: text may hold other characters that Python takes for line ends.
-    for number, line in enumerate(decode(path.read_bytes(), where).split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line:
             events.append(_event(line, f"{where}:{number}"))
     return events
@@ -77,10 +75,11 @@ def write(strategy: Path, new: Iterable[Activation]) -> bytes | None:
         The bytes the log had before, or None when there was none; for `restore`.
 
     Raises:
+        RegistryError: `registry.bad_activations`: the last line is cut off, or it is no file.
         StorageError: The disk refused; the log is then unchanged.
     """
     path = strategy / FILE
-    old = path.read_bytes() if path.is_file() else None
+    old = _bytes(strategy)
     lines = "".join(
         json.dumps(event.to_dict(), ensure_ascii=False, allow_nan=False) + "\n" for event in new
     )
@@ -117,6 +116,30 @@ def recorded_digests(events: Iterable[Activation]) -> dict[str, str]:
     return digests
 
 
+def _bytes(strategy: Path) -> bytes | None:
+    """Return the bytes of the log, None when there is none; a line added to them is its own."""
+    path = strategy / FILE
+    where = f"{strategy.name}/{FILE}"
+    if not path.exists():
+        return None
+    if not path.is_file():
+        raise _bad(
+            "is not a file",
+            where,
+            "move what stands there away, and restore the file (git checkout)",
+        )
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        line = data.count(b"\n") + 1
+        raise _bad(
+            "the last line is cut off: it has no line end",
+            f"{where}:{line}",
+            "restore the file (git checkout); where the line is whole, add the line end, "
+            "otherwise remove the half line",
+        )
+    return data
+
+
 def _event(line: str, where: str) -> Activation:
     try:
         value = files.parse_json(line, where=where)
@@ -129,10 +152,9 @@ def _event(line: str, where: str) -> Activation:
     return Activation(**{key: item for key, item in value.items() if key in known})
 
 
-def _bad(message: str, where: str) -> RegistryError:
-    return RegistryError(
-        "registry.bad_activations",
-        message,
-        where=where,
-        remedy="restore the file (git checkout); it is only ever added to",
-    )
+def _bad(
+    message: str,
+    where: str,
+    remedy: str = "restore the file (git checkout); it is only ever added to",
+) -> RegistryError:
+    return RegistryError("registry.bad_activations", message, where=where, remedy=remedy)

@@ -89,12 +89,25 @@ def write(root: Path) -> str:
 
 def digest(root: Path) -> str:
     """Return the digest of a frozen version: the SHA-256 of its `checksums.txt`."""
-    return files.sha256_bytes(read_bundle_text(root, CHECKSUMS).encode("utf-8"))
+    return files.sha256_bytes(_read(root).encode("utf-8"))
 
 
 def tree_digest(root: Path) -> str:
     """Return the digest of a draft: the SHA-256 of the `checksums.txt` it would have."""
     return files.sha256_bytes(compute(root).encode("utf-8"))
+
+
+def _read(root: Path) -> str:
+    """Read the checksums of a frozen version; what is wrong with them nobody can mend by hand."""
+    try:
+        if not root.is_dir():
+            raise BundleError(
+                "bundle.not_found", "the version has no directory any more", where=label(root)
+            )
+        return read_bundle_text(root, CHECKSUMS)
+    except BundleError as error:
+        error.remedy = "restore the version from git or from an export"
+        raise
 
 
 def parse(text: str, where: str) -> dict[str, str]:
@@ -130,10 +143,11 @@ def verify(root: Path) -> list[Difference]:
     """Re-hash a frozen version and return everything that differs; modes as advice.
 
     Raises:
-        BundleError: `bundle.missing_file` or `bundle.bad_checksums` when `checksums.txt` itself is
-            unusable; `bundle.symlink` when the directory is a link.
+        BundleError: `bundle.not_found` when there is no directory; `bundle.missing_file` or
+            `bundle.bad_checksums` when `checksums.txt` itself is unusable; `bundle.symlink` when
+            the directory is a link.
     """
-    listed = parse(read_bundle_text(root, CHECKSUMS), label(root, CHECKSUMS))
+    listed = parse(_read(root), label(root, CHECKSUMS))
     tree = walk(root, junk=True)
     there = set(tree.files) - {CHECKSUMS}
     found = [Difference(path=path, kind="symlink") for path in tree.symlinks]
@@ -141,6 +155,8 @@ def verify(root: Path) -> list[Difference]:
     named = {difference.path for difference in found}
     found += [Difference(path=path, kind="missing") for path in listed.keys() - there - named]
     found += [Difference(path=path, kind="extra") for path in there - listed.keys()]
+    # No checksum line can name an empty directory, and git keeps none: somebody put it there.
+    found += [Difference(path=f"{path}/", kind="extra") for path in tree.empty]
     found += [
         Difference(path=path, kind="changed")
         for path in sorted(listed.keys() & there)

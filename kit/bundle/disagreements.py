@@ -8,7 +8,7 @@ from pathlib import Path
 from kit.bundle import activations, checksums
 from kit.bundle.findings import Finding
 from kit.bundle.layout import DRAFT, Version, staging_of
-from kit.bundle.rebuild import entry_of, strategy_dirs, version_dirs
+from kit.bundle.rebuild import entry_of, strategy_dirs, strategy_links, version_dirs
 from kit.bundle.registry import Index, Strategy, VersionEntry, read_index
 from kit.errors import BundleError, KitError, RegistryError
 from kit.workspace import Workspace
@@ -16,6 +16,10 @@ from kit.workspace import Workspace
 __all__ = ["index_findings"]
 
 _MEND = "kit registry rebuild"
+_MEND_LOG = (
+    f"restore {activations.FILE} from git first (git checkout); "
+    "where git never held it: kit registry rebuild"
+)
 
 
 def index_findings(workspace: Workspace) -> list[Finding]:
@@ -27,7 +31,12 @@ def index_findings(workspace: Workspace) -> list[Finding]:
         found.append(_finding("registry.index", error.where, error.message, error.remedy))
         index = Index(updated_at=None, strategies={}, raw={})
     folders = {folder.name: folder for folder in strategy_dirs(workspace)}
-    for id_ in sorted({*index.strategies, *folders}):
+    links = {link.name: link for link in strategy_links(workspace)}
+    for link in links.values():
+        message = "the strategy's directory is a symbolic link"
+        place = workspace.relative(link)
+        found.append(_finding("registry.symlink", place, message, "put the directory itself there"))
+    for id_ in sorted({*index.strategies, *folders} - links.keys()):
         folder = folders.get(id_, workspace.strategies / id_)
         found += _strategy_findings(workspace, folder, index.strategies.get(id_))
     seen: dict[str, str] = {}
@@ -109,6 +118,7 @@ def _log_findings(
     except (RegistryError, BundleError) as error:
         return [_finding("registry.activations", error.where, error.message, error.remedy)]
     found = []
+    listed = {entry.version for entry in strategy.versions} if strategy else set()
     recorded = activations.recorded_digests(events)
     for version in sorted(there):
         try:
@@ -116,7 +126,9 @@ def _log_findings(
         except BundleError:
             continue
         if version not in recorded:
-            found.append(_finding("registry.no_record", place, f"no record of {version}", _MEND))
+            # What INDEX.json lists was recorded once; only a freeze cut short never was.
+            mend = _MEND_LOG if version in listed or not events else _MEND
+            found.append(_finding("registry.no_record", place, f"no record of {version}", mend))
         elif recorded[version] != actual:
             message = f"{version} is not what was frozen: its digest differs from the record"
             found.append(
@@ -125,9 +137,10 @@ def _log_findings(
     active = activations.active_version(events)
     if strategy is not None and active != strategy.latest_active_version:
         message = f"the log leaves {active} active, INDEX.json {strategy.latest_active_version}"
-        found.append(_finding("registry.active", place, message, _MEND))
+        known = strategy.latest_active_version in {None, *recorded}
+        mend = _MEND if known else _MEND_LOG
+        found.append(_finding("registry.active", place, message, mend))
     lost = {event.version for event in events} - there.keys()
-    listed = {entry.version for entry in strategy.versions} if strategy else set()
     found += [
         _finding(
             "registry.no_directory",
@@ -153,6 +166,8 @@ def _stray_findings(workspace: Workspace, folder: Path) -> list[Finding]:
         elif path.is_symlink() and (path.name == DRAFT or Version.read(path.name)):
             message = "is a symbolic link"
             found.append(_finding("registry.symlink", place, message, "put the directory there"))
+        elif path.name == activations.FILE:
+            continue  # reading it says what is wrong with it
         elif path.is_dir() and path.name != DRAFT and Version.read(path.name) is None:
             found.append(
                 _finding(

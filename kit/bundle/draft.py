@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from kit import files
@@ -15,11 +14,12 @@ from kit.bundle.layout import (
     check_id,
     walk,
 )
+from kit.bundle.leftovers import claim, discard, process_suffix
 from kit.bundle.model import Bundle, resolve
 from kit.bundle.rebuild import version_dirs
 from kit.bundle.registry import known_ids, read_index, strategy_dir
 from kit.bundle.text import read_bundle_json, read_bundle_text
-from kit.errors import RegistryError
+from kit.errors import RegistryError, StorageError
 from kit.workspace import Workspace
 
 __all__ = ["FIRST_VERSION", "new_draft", "settle_draft", "with_front_matter"]
@@ -55,24 +55,31 @@ def new_draft(workspace: Workspace, id_: str, from_ref: str | None = None) -> Pa
     _refuse_twin(workspace, id_)
     root = strategy_dir(workspace, id_) / DRAFT
     if root.exists() or root.is_symlink():
-        raise RegistryError(
-            "draft.exists",
-            f"{id_} has a draft already",
-            where=workspace.relative(root),
-            remedy="work in it, or move it away first",
-        )
+        raise _has_draft(workspace, root)
     source = resolve(workspace, from_ref or _latest(workspace, id_))
     # Made aside and renamed, so that a draft is never half a copy.
-    staging = root.with_name(f".draft.new-{os.getpid()}")
-    files.remove_tree(staging)
+    staging = root.with_name(f".draft.new-{process_suffix()}")
     try:
+        claim(staging)
         _copy(source, staging)
         _rename(staging, source, id_)
         files.publish_dir(staging, root)
-    except BaseException:
-        files.remove_tree(staging)
+    except StorageError as error:
+        if error.code == "file.exists":  # another `kit new` was first
+            raise _has_draft(workspace, root) from error
         raise
+    finally:
+        discard(staging)
     return root
+
+
+def _has_draft(workspace: Workspace, root: Path) -> RegistryError:
+    return RegistryError(
+        "draft.exists",
+        f"{root.parent.name} has a draft already",
+        where=workspace.relative(root),
+        remedy="work in it, or move it away first",
+    )
 
 
 def settle_draft(draft: Path, version: Path) -> None:

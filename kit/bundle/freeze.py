@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from kit import files
+from kit.bundle import activations
 from kit.bundle.activations import Activation
 from kit.bundle.conversation import conversation_files, read_conversation
 from kit.bundle.draft import settle_draft
 from kit.bundle.findings import Finding, errors_of
 from kit.bundle.frozen import Check, CheckResult, FreezeChecks, FrozenVersion
 from kit.bundle.layout import DRAFT, check_id
+from kit.bundle.leftovers import clean_stale, discard
 from kit.bundle.lint import lint
 from kit.bundle.model import Bundle, resolve
 from kit.bundle.numbering import Number, decide
 from kit.bundle.rebuild import entry_of, rebuild, strategy_value, version_dirs
 from kit.bundle.registry import VersionEntry, commit, locked, read_index, strategy_dir
-from kit.bundle.stage import Plan, clean_stale, stage
+from kit.bundle.stage import Plan, stage
 from kit.clock import Clock, iso
 from kit.errors import AlreadyDone, BundleError, GuardError, KitError, StorageError
 from kit.workspace import Workspace
@@ -92,7 +94,7 @@ def freeze(
         with locked(workspace):
             root = _publish(workspace, bundle, staging, number, author, reason, activate, clock)
     finally:
-        files.remove_tree(staging)
+        discard(staging)
     try:
         settle_draft(bundle.root, root)
     except KitError as error:
@@ -120,6 +122,7 @@ def _healed(workspace: Workspace, folder: Path, clock: Clock) -> list[str]:
         for place in (workspace.root, folder)
         for name in clean_stale(place)
     ]
+    activations.read(folder)  # a log that cannot be added to is better found before the checks
     strategy = read_index(workspace).strategies.get(folder.name)
     listed = {entry.version for entry in strategy.versions} if strategy else set()
     roots = version_dirs(folder) if folder.is_dir() else []

@@ -54,7 +54,7 @@ FROZEN_FILES = (*DRAFT_FILES, CHANGELOG, CHECKSUMS)
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
 _ID_LENGTH = range(3, 42)
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
-_STAGING = re.compile(r"\.(\d+\.\d+\.\d+)\.staging-(\d+)", re.ASCII)
+_STAGING = re.compile(r"\.(\d+\.\d+\.\d+)\.staging-(\d+)(?:-\d+)?", re.ASCII)
 _JUNK_DIRS = {
     "__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git",
 }  # fmt: skip
@@ -156,9 +156,14 @@ def parse_ref(text: str) -> Ref:
     return Ref(id=name, version=version if at else None)
 
 
-def staging_name(version: Version, pid: int) -> str:
-    """Name the sibling folder in which process `pid` prepares `version`."""
-    return f".{version}.staging-{pid}"
+def staging_name(version: Version, process: int | str) -> str:
+    """Name the sibling folder in which a process prepares `version`.
+
+    Args:
+        version: The version.
+        process: Process id, or `<pid>-<start time>`.
+    """
+    return f".{version}.staging-{process}"
 
 
 def staging_of(name: str) -> tuple[Version, int] | None:
@@ -217,11 +222,13 @@ class Tree:
         files: Plain files.
         symlinks: Symbolic links, of files or directories; they are never followed.
         odd: Devices, sockets, pipes, and names no checksum line can carry.
+        empty: Directories that hold nothing; git does not keep them.
     """
 
     files: tuple[str, ...]
     symlinks: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
 
 def walk(root: Path, *, junk: bool = False) -> Tree:
@@ -249,13 +256,14 @@ def walk(root: Path, *, junk: bool = False) -> Tree:
             where=label(root),
             remedy="see what there is: kit list",
         )
-    found: dict[str, list[str]] = {"files": [], "symlinks": [], "odd": []}
+    found: dict[str, list[str]] = {"files": [], "symlinks": [], "odd": [], "empty": []}
     _collect(root, "", junk, found)
     return Tree(**{kind: tuple(sorted(names)) for kind, names in found.items()})
 
 
 def _collect(folder: Path, prefix: str, junk: bool, found: dict[str, list[str]]) -> None:
     with os.scandir(folder) as entries:
+        entry = None
         for entry in entries:
             relative = f"{prefix}{entry.name}"
             if not _plain_name(entry.name):
@@ -269,6 +277,8 @@ def _collect(folder: Path, prefix: str, junk: bool, found: dict[str, list[str]])
                 found["odd"].append(relative)
             elif junk or not _is_junk(entry.name):
                 found["files"].append(relative)
+    if entry is None and prefix:
+        found["empty"].append(prefix.rstrip("/"))
 
 
 def _is_junk(name: str) -> bool:

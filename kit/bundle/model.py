@@ -27,13 +27,13 @@ from kit.bundle.manifest import Manifest
 from kit.bundle.prompt import Prompt
 from kit.bundle.registry import (
     read_index,
-    require_digest,
     require_strategy,
     require_version,
     strategy_dir,
 )
 from kit.bundle.skill import SkillDoc
 from kit.bundle.text import read_bundle_json, read_bundle_text
+from kit.bundle.trust import require_digest
 from kit.errors import BundleError, RegistryError
 from kit.schemas import check, suggestion
 from kit.workspace import Workspace

@@ -11,14 +11,21 @@ from kit import files
 from kit.bundle import activations, checksums
 from kit.bundle.activations import Activation
 from kit.bundle.layout import CHECKSUMS, MANIFEST, Version, label
-from kit.bundle.manifest import Manifest
-from kit.bundle.registry import Index, VersionEntry, locked, read_index
-from kit.bundle.text import read_bundle_json
+from kit.bundle.registry import Index, Strategy, VersionEntry, locked, read_index, strategy_dir
+from kit.bundle.trust import require_place
 from kit.clock import Clock, iso
 from kit.errors import BundleError, RegistryError
 from kit.workspace import Workspace
 
-__all__ = ["Rebuilt", "entry_of", "rebuild", "strategy_dirs", "strategy_value", "version_dirs"]
+__all__ = [
+    "Rebuilt",
+    "entry_of",
+    "rebuild",
+    "strategy_dirs",
+    "strategy_links",
+    "strategy_value",
+    "version_dirs",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +55,10 @@ def entry_of(root: Path, *, is_active: bool) -> VersionEntry:
     """Make the index entry of a version directory from its manifest and checksums.
 
     Raises:
-        BundleError: The manifest or the checksums cannot be read.
+        BundleError: The manifest or the checksums cannot be read, or the manifest names another
+            strategy or version.
     """
-    manifest = Manifest.from_dict(read_bundle_json(root, MANIFEST), label(root, MANIFEST))
+    manifest = require_place(root)
     if manifest.provenance.created_at is None:
         raise BundleError(
             "bundle.manifest",
@@ -81,41 +89,109 @@ def rebuild(workspace: Workspace, *, who: str, clock: Clock) -> Rebuilt:
     """Write INDEX.json anew from what is on disk.
 
     Versions without a record (a freeze cut short) are checked, adopted into the log and listed.
+    Where the log was lost, the old INDEX.json, if it can be read, is the second source: of the
+    digests, and of which version is active.
 
     Raises:
-        RegistryError: `registry.digest_mismatch`, `registry.version_lost`.
-        BundleError: `bundle.tampered`. Nothing is written when any version is refused.
+        RegistryError: `registry.digest_mismatch`, `registry.version_lost`; `registry.bad_index`
+            or `registry.bad_activations` when a directory stands in the place of the file.
+        BundleError: `bundle.tampered`, `bundle.id_mismatch`, `bundle.version_mismatch`,
+            `bundle.symlink`. Nothing is written when any version is refused.
     """
     with locked(workspace):
+        for link in strategy_links(workspace):
+            strategy_dir(workspace, link.name)  # raises: left out, its versions would be gone
+        old = _old_strategies(workspace)
         strategies: dict[str, Any] = {}
-        adopted: dict[Path, list[Activation]] = {}
+        added: dict[Path, list[Activation]] = {}
         notes: list[str] = []
         for folder in strategy_dirs(workspace):
-            events = activations.read(folder)
-            roots = version_dirs(folder)
-            _refuse_lost(folder.name, events, {root.name for root in roots}, notes)
-            recorded = activations.recorded_digests(events)
-            active = activations.active_version(events)
-            entries = []
-            for root in roots:
-                checksums.require(root)
-                entry = entry_of(root, is_active=root.name == active)
-                _refuse_other_digest(folder.name, entry, recorded)
-                if entry.version not in recorded:
-                    notes.append(f"{folder.name}@{entry.version}: no record of it; adopted")
-                    adopted.setdefault(folder, []).append(_adoption(entry, who, clock))
-                entries.append(entry)
+            entries, new = _from_disk(folder, old.get(folder.name), who, clock, notes)
             if entries:
                 strategies[folder.name] = strategy_value(entries)
-        for folder, new in adopted.items():
-            activations.write(folder, reversed(new))
-            for event in new:
-                files.set_readonly(folder / event.version)
+            if new:
+                added[folder] = new
+        there = {folder.name for folder in strategy_dirs(workspace)}
+        notes += [
+            f"{id_}: listed before, but there is no directory" for id_ in old if id_ not in there
+        ]
+        _write(workspace, strategies, added, clock)
+        return Rebuilt(index=read_index(workspace), notes=tuple(notes))
+
+
+def _old_strategies(workspace: Workspace) -> Mapping[str, Strategy]:
+    """Return what INDEX.json lists until now; nothing when it is lost or broken."""
+    try:
+        return read_index(workspace).strategies
+    except RegistryError:
+        if workspace.index_path.is_dir():
+            raise  # no rebuild can replace it
+        return {}
+
+
+def _from_disk(
+    folder: Path, old: Strategy | None, who: str, clock: Clock, notes: list[str]
+) -> tuple[list[VersionEntry], list[Activation]]:
+    """Return the entries of a strategy, and what its log lacks, oldest first."""
+    events = activations.read(folder)
+    roots = version_dirs(folder)
+    there = {root.name for root in roots}
+    _refuse_lost(folder.name, events, there, notes)
+    recorded = activations.recorded_digests(events)
+    unrecorded = [entry for entry in old.versions if entry.version not in recorded] if old else []
+    listed = {entry.version: entry.digest for entry in unrecorded if entry.digest is not None}
+    active = activations.active_version(events)
+    kept = old.latest_active_version if old else None
+    if kept is None or kept not in {entry.version for entry in unrecorded}:
+        kept = None  # the log knows the version, so the log decides
+    if kept is not None and kept not in there:
+        raise _version_lost(folder.name, kept, "INDEX.json")
+    notes += [
+        f"{folder.name}@{entry.version}: listed before, but there is no directory"
+        for entry in unrecorded
+        if entry.version not in there
+    ]
+    entries: list[VersionEntry] = []
+    new: list[Activation] = []
+    for root in roots:
+        checksums.require(root)
+        entry = entry_of(root, is_active=root.name == (kept or active))
+        _refuse_other_digest(folder.name, entry, recorded, activations.FILE)
+        _refuse_other_digest(folder.name, entry, listed, "INDEX.json")
+        if entry.version not in recorded:
+            notes.append(f"{folder.name}@{entry.version}: no record of it; adopted")
+            new.insert(0, _adoption(entry, who, clock))
+        entries.append(entry)
+    if kept is not None and kept != active:
+        why = "the log had lost it; INDEX.json had it active"
+        notes.append(f"{folder.name}@{kept}: kept active: {why}")
+        new.append(
+            Activation(ts=iso(clock.now()), event="activate", version=kept, who=who, why=why)
+        )
+    return entries, new
+
+
+def _write(
+    workspace: Workspace,
+    strategies: Mapping[str, Any],
+    added: Mapping[Path, list[Activation]],
+    clock: Clock,
+) -> None:
+    """Write the logs and INDEX.json together: a failure leaves all of them as they were."""
+    written: list[tuple[Path, bytes | None]] = []
+    try:
+        for folder, new in added.items():
+            written.append((folder, activations.write(folder, new)))
+            for version in {event.version for event in new}:
+                files.set_readonly(folder / version)
         files.write_json(
             workspace.index_path,
             {"schema_version": "1.0", "updated_at": iso(clock.now()), "strategies": strategies},
         )
-        return Rebuilt(index=read_index(workspace), notes=tuple(notes))
+    except BaseException:
+        for folder, old in written:
+            activations.restore(folder, old)
+        raise
 
 
 def strategy_dirs(workspace: Workspace) -> list[Path]:
@@ -127,29 +203,46 @@ def strategy_dirs(workspace: Workspace) -> list[Path]:
     )
 
 
+def strategy_links(workspace: Workspace) -> list[Path]:
+    """Return what stands under strategies/ as a symbolic link to a directory, or to nothing."""
+    if not workspace.strategies.is_dir():
+        return []
+    return sorted(
+        path
+        for path in workspace.strategies.iterdir()
+        if path.is_symlink() and (path.is_dir() or not path.exists())
+    )
+
+
 def _refuse_lost(id_: str, events: list[Activation], there: set[str], notes: list[str]) -> None:
     lost = {event.version for event in events} - there
     used = {event.version for event in events if event.event in {"activate", "retire"}} & lost
     if used:
-        raise RegistryError(
-            "registry.version_lost",
-            f"{id_} lost version {', '.join(sorted(used))}, which was active once",
-            where=f"{id_}/{activations.FILE}",
-            remedy="restore the directory (git checkout) and rebuild again",
-        )
+        raise _version_lost(id_, ", ".join(sorted(used)), f"{id_}/{activations.FILE}")
     # A version that never was active may be a freeze that failed after its record was written.
     notes += [f"{id_}@{version}: recorded, but there is no directory" for version in sorted(lost)]
 
 
-def _refuse_other_digest(id_: str, entry: VersionEntry, recorded: Mapping[str, str]) -> None:
+def _version_lost(id_: str, versions: str, where: str) -> RegistryError:
+    return RegistryError(
+        "registry.version_lost",
+        f"{id_} lost version {versions}, which was active once",
+        where=where,
+        remedy="restore the directory (git checkout) and rebuild again",
+    )
+
+
+def _refuse_other_digest(
+    id_: str, entry: VersionEntry, recorded: Mapping[str, str], source: str
+) -> None:
     known = recorded.get(entry.version)
     if known is not None and known != entry.digest:
         raise RegistryError(
             "registry.digest_mismatch",
-            f"{id_}@{entry.version} is not what was frozen: its digest differs from the record",
+            f"{id_}@{entry.version} is not what was frozen: {source} has another digest of it",
             where=f"{id_}/{entry.version}/{CHECKSUMS}",
             remedy="restore the version (git checkout); freeze a change as a new version",
-            details={"recorded": known, "actual": entry.digest},
+            details={"recorded": known, "actual": entry.digest, "source": source},
         )
 
 

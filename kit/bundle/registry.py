@@ -12,6 +12,7 @@ from kit import files
 from kit.bundle import activations, checksums
 from kit.bundle.activations import Activation
 from kit.bundle.layout import DRAFT, Version, check_id
+from kit.bundle.trust import require_place, require_recorded
 from kit.clock import Clock, iso
 from kit.errors import BundleError, DataError, RegistryError
 from kit.schemas import suggestion, validate
@@ -27,7 +28,6 @@ __all__ = [
     "list_strategies",
     "locked",
     "read_index",
-    "require_digest",
     "require_strategy",
     "require_version",
     "retire",
@@ -87,6 +87,14 @@ def read_index(workspace: Workspace) -> Index:
     """
     where = workspace.relative(workspace.index_path)
     remedy = "rebuild it from the version directories: kit registry rebuild"
+    if workspace.index_path.is_dir():
+        raise RegistryError(
+            "registry.bad_index",
+            "is a directory, not a file",
+            where=where,
+            remedy="move it away (nothing replaces a directory), and restore the file "
+            "(git checkout) or make it anew: kit registry rebuild",
+        )
     try:
         raw = files.read_json(workspace.index_path)
     except DataError as error:
@@ -155,7 +163,7 @@ def show(workspace: Workspace, id_: str) -> tuple[Strategy, list[Activation]]:
     """
     check_id(id_)
     strategy = require_strategy(workspace, read_index(workspace), id_)
-    return strategy, activations.read(workspace.strategies / id_)
+    return strategy, activations.read(strategy_dir(workspace, id_))
 
 
 def activate(
@@ -164,8 +172,11 @@ def activate(
     """Make a frozen version the one the scheduler loads. Rollback is activating an older one.
 
     Raises:
-        RegistryError: `registry.unknown_id`, `registry.unknown_version`.
-        BundleError: `bundle.tampered`: a version that differs from its checksums is not activated.
+        RegistryError: `registry.unknown_id`, `registry.unknown_version`,
+            `registry.bad_activations`, `registry.no_record`.
+        BundleError: What the loader would refuse is not activated: `bundle.tampered` (it differs
+            from its checksums, INDEX.json or the log), `bundle.id_mismatch`,
+            `bundle.version_mismatch`, `bundle.not_found`, `bundle.symlink`.
     """
     check_id(id_)
     Version.parse(version)
@@ -173,9 +184,10 @@ def activate(
         index = read_index(workspace)
         strategy = require_strategy(workspace, index, id_)
         entry = require_version(strategy, version)
-        root = workspace.strategies / id_ / version
+        root = strategy_dir(workspace, id_) / version
         checksums.require(root)
-        require_digest(entry.digest, root, "INDEX.json")
+        require_place(root)
+        require_recorded(root, entry.digest)
         event = Activation(ts=iso(clock.now()), event="activate", version=version, who=who, why=why)
         return _with_active(workspace, index, id_, version, event, clock)
 
@@ -184,10 +196,13 @@ def retire(workspace: Workspace, id_: str, *, who: str, why: str, clock: Clock) 
     """Leave a strategy without an active version.
 
     Raises:
-        RegistryError: `registry.unknown_id`, or `registry.no_active` when none is active.
+        RegistryError: `registry.unknown_id`, or `registry.no_active` when none is active;
+            `registry.bad_activations`.
+        BundleError: `bundle.symlink`.
     """
     check_id(id_)
     with locked(workspace):
+        strategy_dir(workspace, id_)
         index = read_index(workspace)
         active = require_strategy(workspace, index, id_).latest_active_version
         if active is None:
@@ -326,23 +341,6 @@ def require_version(strategy: Strategy, version: str) -> VersionEntry:
         where="INDEX.json",
         remedy=f"see what there is: kit registry show {strategy.id}",
     )
-
-
-def require_digest(recorded: str | None, root: Path, source: str) -> None:
-    """Compare a version's digest with the recorded one.
-
-    Raises:
-        BundleError: `bundle.tampered`: files and checksums were changed together.
-    """
-    actual = checksums.digest(root)
-    if recorded is not None and actual != recorded:
-        raise BundleError(
-            "bundle.tampered",
-            f"checksums.txt differs from the digest recorded in {source}",
-            where=f"{root.parent.name}/{root.name}/checksums.txt",
-            remedy="restore the version (git checkout); freeze a change as a new version",
-            details={"recorded": recorded, "actual": actual},
-        )
 
 
 def known_ids(workspace: Workspace, index: Index) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import subprocess
@@ -28,11 +27,12 @@ from kit.bundle.layout import (
     staging_name,
     walk,
 )
+from kit.bundle.leftovers import claim, discard, in_progress, process_suffix
 from kit.bundle.model import Bundle
 from kit.bundle.text import read_bundle_json, read_bundle_text
 from kit.errors import AlreadyDone
 
-__all__ = ["Plan", "clean_stale", "git_commit", "stage"]
+__all__ = ["Plan", "git_commit", "stage"]
 
 _LIBRARIES = (
     "numpy",
@@ -47,11 +47,6 @@ _LIBRARIES = (
 _GIT_SECONDS = 5.0
 _UNRELEASED = re.compile(r"^## unreleased\s*$", re.IGNORECASE)
 _HEADER = "# Changelog\n"
-_LEFTOVERS = (
-    re.compile(r"\.\d+\.\d+\.\d+\.staging-(\d+)", re.ASCII),
-    re.compile(r"\.draft\.new-(\d+)", re.ASCII),
-    re.compile(r"\.(?:INDEX\.json|activations\.jsonl)\.(\d+)\.tmp", re.ASCII),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +78,16 @@ def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
     """Write the complete version into a sibling staging folder.
 
     Returns:
-        The folder, and the version's digest. On failure nothing is left.
+        The folder, and the version's digest; `discard` the folder when done with it. On failure
+        nothing is left.
 
     Raises:
         AlreadyDone: `freeze.busy` when this very process prepares that version already.
         StorageError: The disk refused.
         BundleError: The draft has links or unusable names.
     """
-    staging = draft.root.with_name(staging_name(plan.version, os.getpid()))
-    if staging.exists():
+    staging = draft.root.with_name(staging_name(plan.version, process_suffix()))
+    if in_progress(staging):
         raise AlreadyDone(
             "freeze.busy",
             f"{draft.id}@{plan.version} is being frozen by this process",
@@ -99,6 +95,7 @@ def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
             remedy="wait for it to end",
         )
     try:
+        claim(staging)
         _copy(draft.root, staging, plan)
         _write_changelog(draft.root, staging, plan)
         _write_schemas(staging, draft)
@@ -107,39 +104,8 @@ def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
         files.write_json(staging / MANIFEST, _manifest(draft, staging, plan))
         return staging, checksums.write(staging)
     except BaseException:
-        files.remove_tree(staging)
+        discard(staging)
         raise
-
-
-def clean_stale(folder: Path) -> list[str]:
-    """Remove what dead processes left in a strategy's (or the workspace's) directory.
-
-    Returns:
-        The names of the staging folders and temporary files that are gone now.
-    """
-    removed = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        left = next((m for m in (p.fullmatch(path.name) for p in _LEFTOVERS) if m), None)
-        if left is None or _is_alive(int(left[1])):
-            continue
-        if path.is_dir():
-            files.remove_tree(path)
-        else:
-            path.unlink(missing_ok=True)
-        removed.append(path.name)
-    return removed
-
-
-def _is_alive(pid: int) -> bool:
-    if pid == os.getpid():
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _copy(draft: Path, staging: Path, plan: Plan) -> None:

@@ -11,8 +11,9 @@ from kit.bundle import checksums
 from kit.bundle.disagreements import index_findings
 from kit.bundle.findings import Finding
 from kit.bundle.layout import Version, parse_ref
-from kit.bundle.rebuild import version_dirs
+from kit.bundle.rebuild import strategy_dirs, version_dirs
 from kit.bundle.registry import read_index, require_strategy, require_version
+from kit.bundle.trust import require_place
 from kit.errors import BundleError, UsageError
 from kit.workspace import Workspace
 
@@ -26,8 +27,8 @@ class Row:
     Attributes:
         ref: `id@version`, or the id, or empty for INDEX.json as a whole.
         path: File relative to the version, or to the workspace.
-        kind: `missing`, `extra`, `changed`, `symlink`, `odd`, `unreadable`, `mode` (advice), or the
-            id of a registry finding.
+        kind: `missing`, `extra`, `changed`, `symlink`, `odd`, `unreadable`, `mode` (advice), the
+            code of a bundle error, or the id of a registry finding.
         detail: What is wrong, in words.
         advice: Whether the content is intact: it does not fail the check.
     """
@@ -98,10 +99,7 @@ def verify(workspace: Workspace, ref: str | None = None, *, fix: bool = False) -
 
 def _roots(workspace: Workspace, ref: str | None) -> list[Path]:
     if ref is None:
-        if not workspace.strategies.is_dir():
-            return []
-        folders = sorted(p for p in workspace.strategies.iterdir() if p.is_dir())
-        return [root for folder in folders for root in version_dirs(folder)]
+        return [root for folder in strategy_dirs(workspace) for root in version_dirs(folder)]
     wanted = parse_ref(ref)
     if wanted.is_draft:
         raise UsageError(
@@ -110,6 +108,8 @@ def _roots(workspace: Workspace, ref: str | None) -> list[Path]:
             remedy=f"check it with: kit lint {wanted.id}",
         )
     folder = workspace.strategies / wanted.id
+    if folder.is_symlink():
+        return []  # a row of its own says so
     roots = version_dirs(folder) if folder.is_dir() else []
     if wanted.version is not None:
         roots = [root for root in roots if root.name == wanted.version]
@@ -121,7 +121,7 @@ def _roots(workspace: Workspace, ref: str | None) -> list[Path]:
 
 def _version_rows(root: Path, ref: str) -> list[Row]:
     try:
-        return [
+        rows = [
             Row(
                 ref=ref,
                 path=difference.path,
@@ -132,12 +132,20 @@ def _version_rows(root: Path, ref: str) -> list[Row]:
             for difference in checksums.verify(root)
         ]
     except BundleError as error:
-        return [Row(ref=ref, path=error.where, kind="unreadable", detail=error.message)]
+        detail = f"{error.message}; {error.remedy}"
+        return [Row(ref=ref, path=error.where, kind="unreadable", detail=detail)]
+    if all(row.advice for row in rows):
+        try:
+            require_place(root)
+        except BundleError as error:
+            detail = f"{error.message}; {error.remedy}"
+            rows.append(Row(ref=ref, path=error.where, kind=error.code, detail=detail))
+    return rows
 
 
 _DETAILS = {
     "missing": "listed in checksums.txt, and not there",
-    "extra": "not listed in checksums.txt",
+    "extra": "not listed in checksums.txt (an empty directory never is)",
     "changed": "content differs from its checksum",
     "symlink": "a symbolic link; a version has none",
     "odd": "no plain file with a plain name",

@@ -117,8 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ascii_only = codecs.lookup(stream.encoding).name == "ascii"
             stream.reconfigure(encoding="utf-8" if ascii_only else None, errors="backslashreplace")
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: clean up, say so, exit 130. A run has handlers of its own while it lasts.
-        signal.signal(number, signal.default_int_handler)
+        # As Ctrl-C: clean up, say so, exit 130. A run has handlers of its own while it lasts. What
+        # is ignored (under `nohup`) stays ignored.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 

@@ -96,7 +96,7 @@ def activate(session: output.Session, ref: str, why: str, who: str | None, as_js
         session.workspace(),
         strategy_id,
         version,
-        who=who or _login(),
+        who=who or output.login_name(),
         why=why,
         clock=SystemClock(),
     )
@@ -118,7 +118,7 @@ def retire(
     strategy = bundle.retire(
         session.workspace(),
         strategy_id,
-        who=who or _login(),
+        who=who or output.login_name(),
         why=why,
         clock=SystemClock(),
     )
@@ -132,21 +132,13 @@ def rebuild(session: output.Session, as_json: bool) -> None:
     """Make INDEX.json anew from the version directories and the activation logs."""
     from kit.bundle.rebuild import rebuild as rebuild_index
 
-    rebuilt = rebuild_index(session.workspace(), who=_login(), clock=SystemClock())
+    rebuilt = rebuild_index(session.workspace(), who=output.login_name(), clock=SystemClock())
     if as_json:
         output.emit_json({"strategies": sorted(rebuilt.index.strategies), "notes": rebuilt.notes})
         return
     for note in rebuilt.notes:
         output.message(note)
     output.say(f"INDEX.json rebuilt: {len(rebuilt.index.strategies)} strategies")
-
-
-def _login() -> str:
-    """Return the login name; a container's user may have none."""
-    try:
-        return output.login_name()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _say(strategy_id: str, active: str | None, as_json: bool) -> None:

@@ -342,14 +342,15 @@ def _spec(
 
 
 def _key_names(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> frozenset[str]:
-    """Return the variables that hold the keys of the models the run may ask."""
+    """Return the secrets the kernel may see: keys of models it may ask, and what the lock wants."""
     models = [
         step.model
         for step in bundle.manifest.llm_steps.values()
         if offline_cause(mode, llm, model=step.model) is None
     ]
     entries = (llm["providers"].get(provider_of(model, llm)) or {} for model in models)
-    return frozenset(entry["key_env"] for entry in entries if entry.get("key_env"))
+    keys = {entry["key_env"] for entry in entries if entry.get("key_env")}
+    return frozenset(keys | {wanted.name for wanted in bundle.manifest.env_lock.required_env})
 
 
 def _result(run: RunOutcome) -> dict[str, Any] | None:

@@ -84,9 +84,17 @@ class CallError(RunError):
     """
 
     def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(f"llm.{kind}", message, remedy="see `kit explain` for this code")
+        super().__init__(f"llm.{kind}", message, remedy=_MENDS.get(kind, _TRY_AGAIN))
         self.kind = kind
         self.retry_after = retry_after
+
+
+_TRY_AGAIN = "run again; the card was delivered without the model meanwhile"
+_MENDS = {
+    "no_key": "set the provider's key in the environment variable that config/llm.json names",
+    "refused": "check the model's name and the key's rights at the provider",
+    "rate_limited": "wait, or lower the step's concurrency_limit",
+}
 
 
 class LLM(Protocol):

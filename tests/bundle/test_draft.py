@@ -207,3 +207,20 @@ def test_the_manifest_of_a_draft_stays_readable(draft: Path, frozen: FrozenVersi
     text = (draft / "manifest.json").read_text("utf-8")
     assert "板块过滤" in text
     assert json.loads(text)["provenance"]["parent_version"] == "0.1.0"
+
+
+def test_of_two_new_drafts_at_once_the_loser_is_told(
+    workspace: Workspace, frozen: FrozenVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = files.publish_dir
+
+    def late(staging: Path, root: Path) -> None:
+        (root / "rival").mkdir(parents=True)  # between the first look and the rename
+        real(staging, root)
+
+    monkeypatch.setattr(files, "publish_dir", late)
+    with pytest.raises(RegistryError) as error:
+        new_draft(workspace, "twin-one", "tiny-pullback")
+    assert (error.value.code, error.value.exit_code) == ("draft.exists", 3)
+    names = [path.name for path in (workspace.strategies / "twin-one").iterdir()]
+    assert names == ["draft"]

@@ -253,7 +253,7 @@ def test_resolution_takes_the_active_version(
     with pytest.raises(RegistryError) as error:
         resolve(workspace, "tiny-pullback")
     assert error.value.code == "registry.no_active"
-    assert "kit registry activate tiny-pullback 0.1.0" in error.value.remedy
+    assert "kit registry activate tiny-pullback@0.1.0" in error.value.remedy
     (draft / "reason_template.md").write_text("other\n")
     cut(activate=True)
     assert resolve(workspace, "tiny-pullback").version == "0.1.1"
