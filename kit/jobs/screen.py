@@ -350,7 +350,7 @@ def _key_names(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> frozenset[s
     ]
     entries = (llm["providers"].get(provider_of(model, llm)) or {} for model in models)
     keys = {entry["key_env"] for entry in entries if entry.get("key_env")}
-    return frozenset(keys | {wanted.name for wanted in bundle.manifest.env_lock.required_env})
+    return frozenset(keys | set(bundle.manifest.env_lock.required_env))
 
 
 def _result(run: RunOutcome) -> dict[str, Any] | None:
