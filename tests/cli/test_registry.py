@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ def test_list(kit: Kit, desk: Workspace) -> None:
 
 
 def test_list_of_an_empty_workspace_says_where_to_begin(kit: Kit, tmp_path: Path) -> None:
-    empty = init_workspace(tmp_path / "empty")
+    empty = init_workspace(tmp_path / "empty", examples=False)
     said = kit("list", at=empty.root)
     assert (said.code, said.out) == (0, "")
     named = [word for word in said.err.split() if word.startswith("notebooks/")]
@@ -114,8 +115,8 @@ def test_rebuild_makes_the_same_index(kit: Kit, desk: Workspace) -> None:
 def test_a_version_copied_in_is_adopted_by_a_rebuild(
     kit: Kit, desk: Workspace, tmp_path: Path
 ) -> None:
-    """What `git pull` into a workspace of one's own leaves: files with ordinary modes, no record."""
-    own = init_workspace(tmp_path / "own")
+    """What `git pull` into one's own workspace leaves: files with ordinary modes, no record."""
+    own = init_workspace(tmp_path / "own", examples=False)
     source = desk.strategies / ID / "0.3.1"
     target = own.strategies / ID / "0.3.1"
     for path in (p for p in source.rglob("*") if p.is_file()):
@@ -138,7 +139,9 @@ def test_a_user_without_a_name_can_work(kit: Kit, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(getpass, "getuser", nobody)
     assert kit("registry", "activate", f"{ID}@0.3.0", "--why", "x").code == 0
-    assert json.loads(kit("registry", "show", ID, "--json").out)["log"][-1]["who"] == "unknown"
+    assert json.loads(kit("registry", "show", ID, "--json").out)["log"][-1]["who"] == (
+        f"uid-{os.getuid()}"
+    )
     assert kit("registry", "rebuild").code == 0
 
 
