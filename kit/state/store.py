@@ -7,6 +7,7 @@ anything is read, so a check followed by an insert is one atomic step across pro
 from __future__ import annotations
 
 import errno
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,14 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool
 
 from kit import files
+from kit.clock import SystemClock
 from kit.errors import StorageError
 from kit.state import tables
 
 __all__ = ["Store"]
 
 _BUSY_TIMEOUT_MS = 10_000
+_RETRY_SEC = 0.02
 
 
 class Store:
@@ -88,7 +91,7 @@ class Store:
             # The driver must not open transactions by itself: `begin` below does.
             connection.isolation_level = None
             connection.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
-            connection.execute("PRAGMA journal_mode=WAL")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
 
@@ -125,6 +128,27 @@ class Store:
                     "is made at the next command",
                 ) from error
             raise
+
+
+def _use_wal(connection: Any) -> None:
+    """Switch to write-ahead logging, once in a store's life.
+
+    The switch does not wait for other connections as everything else does: two processes that
+    make the store at the same time would leave one of them without a claim.
+    """
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        return
+    clock = SystemClock()
+    deadline = clock.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or clock.monotonic() > deadline:
+                raise
+            clock.sleep(_RETRY_SEC)
+        else:
+            return
 
 
 def _prepare(engine: Engine) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,15 @@ def test_reading_does_not_wait_for_a_writer(store: Store) -> None:
         writer.execute(insert(tables.audit).values(at="t", kind="k", body="{}"))
         with store.read() as reader:
             assert reader.execute(select(tables.audit.c.kind)).all() == []
+
+
+def test_two_processes_may_make_the_store_at_the_same_moment(tmp_path: Path) -> None:
+    """A store that one of them cannot open leaves a run without its claim."""
+    count = 20
+    command = [sys.executable, str(Path(__file__).with_name("making.py")), str(tmp_path)]
+    begin = str(time.time() + 2.0)
+    processes = [subprocess.Popen([*command, begin, str(count)]) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    for number in range(count):
+        with Store(tmp_path / f"{number}.sqlite3").read() as connection:
+            assert len(connection.execute(select(tables.audit.c.id)).all()) == 4

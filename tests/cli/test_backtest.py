@@ -1,0 +1,65 @@
+"""`kit backtest`: requests, and the shipped version once through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.workspace import Workspace
+
+Kit = Callable[..., Any]
+ID = "ma250-pullback"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "name"),
+    [
+        (["ma250-pulback"], 3, "registry.unknown_id"),
+        ([f"{ID}@9.9.9"], 3, "registry.unknown_version"),
+        ([f"{ID}@draft"], 3, "registry.no_draft"),
+        ([ID, "--start", "2019-6-3"], 2, "time.bad_date"),
+        ([ID, "--end", "never"], 2, "time.bad_date"),
+        ([ID, "--start", "2020-06-03", "--end", "2019-06-03"], 2, "backtest.bad_range"),
+        ([ID, "--start", "2001-01-01", "--end", "2002-01-01"], 3, "data.no_bars"),
+        ([ID, "--start", "2025-01-01", "--end", "2026-01-01"], 3, "data.no_bars"),
+        ([], 2, "usage"),
+    ],
+)
+def test_wrong_requests_leave_no_evidence(
+    kit: Kit, desk: Workspace, line: list[str], code: int, name: str
+) -> None:
+    said = kit("backtest", *line, "--json")
+    assert said.code == code
+    shown = json.loads(said.out)["error"]
+    assert shown["code"] == name
+    assert shown["remedy"]
+    assert not (desk.runs / "backtests").exists()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "word"),
+    [("2001-01-01", "2002-01-01", "2018-06-01"), ("2025-01-01", "2026-01-01", "2024-09-19")],
+)
+def test_dates_without_bars_name_the_coverage(kit: Kit, start: str, end: str, word: str) -> None:
+    """The sample begins on 2018-06-01 and ends on 2024-09-19."""
+    assert word in kit("backtest", ID, "--start", start, "--end", end).err
+
+
+@pytest.mark.slow
+def test_the_shipped_version_once_through(
+    kit: Kit, desk: Workspace, contents_of: Callable[[Path], dict[str, str]]
+) -> None:
+    before = contents_of(desk.root)
+    said = kit("backtest", f"{ID}@0.3.1", "--label", "once", "--json")
+    assert said.code == 0, said.err
+    shown = json.loads(said.out)
+    evidence = desk.root / shown["evidence"]
+    assert evidence.parent == desk.runs / "backtests" / f"{ID}@0.3.1"
+    assert (evidence / "report.html").is_file()
+    assert said.err.splitlines()[0].strip() == "load"
+    # A frozen version's evidence never goes into the version.
+    assert contents_of(desk.root) == before
