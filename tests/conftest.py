@@ -205,3 +205,10 @@ def main_job(
         again=kit_command(workspace.root, *screen, "--again", **around),
         slot=kit_command(workspace.root, *slot, "--json", **around),
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run everything that looks at the shared job: it then runs once, not twice."""
+    for item in items:
+        if "main_job" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("main-job"))

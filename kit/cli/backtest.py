@@ -8,7 +8,7 @@ from kit.cli import output
 from kit.clock import SystemClock, parse_date
 
 
-@click.command(epilog="Example: kit backtest ma250-pullback@0.3.1 --start 2019-06-03")
+@click.command(epilog="Example: kit backtest ma250-pullback@0.3.1 --end 2019-12-31")
 @click.argument("ref", metavar="ID[@VERSION|@draft]")
 @click.option("--start", help="First date, YYYY-MM-DD [default: the bundle's config].")
 @click.option("--end", help="Last date, YYYY-MM-DD [default: the bundle's config].")

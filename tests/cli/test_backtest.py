@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit.cli.backtest import backtest
 from kit.workspace import Workspace
 
 Kit = Callable[..., Any]
@@ -50,14 +51,15 @@ def test_dates_without_bars_name_the_coverage(kit: Kit, start: str, end: str, wo
 
 
 @pytest.mark.slow
-def test_the_shipped_version_once_through(
+def test_the_example_of_its_help_works_on_the_shipped_version(
     kit: Kit, desk: Workspace, contents_of: Callable[[Path], dict[str, str]]
 ) -> None:
     before = contents_of(desk.root)
-    said = kit("backtest", f"{ID}@0.3.1", "--label", "once", "--json")
+    example = (backtest.epilog or "").removeprefix("Example: kit ").split()
+    assert example[:2] == ["backtest", f"{ID}@0.3.1"]
+    said = kit(*example, "--label", "once", "--json")
     assert said.code == 0, said.err
-    shown = json.loads(said.out)
-    evidence = desk.root / shown["evidence"]
+    evidence = desk.root / json.loads(said.out)["evidence"]
     assert evidence.parent == desk.runs / "backtests" / f"{ID}@0.3.1"
     assert (evidence / "report.html").is_file()
     assert said.err.splitlines()[0].strip() == "load"

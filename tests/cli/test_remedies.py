@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,30 @@ def test_the_search_would_find_a_wrong_one() -> None:
     assert wrong("registry", ["activate", "a-b-c", "1.2.3"])
     assert wrong("screen", ["{}", "--when", "{}"])
     assert not wrong("registry", ["activate", "{}@{}", "--why"])
+
+
+def commands(group: click.Group, context: click.Context) -> Iterator[click.Command]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield command
+        if isinstance(command, click.Group):
+            yield from commands(command, context)
+
+
+def test_the_example_of_every_help_is_understood() -> None:
+    """Parsed as the command itself parses it: arguments, options and values."""
+    examples = [command.epilog or "" for command in commands(cli, click.Context(cli))]
+    assert len(examples) > 15
+    for example in examples:
+        words = shlex.split(example.removeprefix("Example: "))
+        assert words[0] == "kit"
+        command: click.Command = cli
+        # With the settings of the real one: a command keeps the help option it is first asked for.
+        context = click.Context(cli, **cli.context_settings)
+        while isinstance(command, click.Group):
+            words = words[1:]
+            found = command.get_command(context, words[0])
+            assert found is not None, example
+            command = found
+        command.make_context(command.name, words[1:], parent=context)
