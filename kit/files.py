@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ __all__ = [
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _NOT_WRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST}
+_TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 _CRASH_EXIT = 137  # what a shell reports for kill -9
 
 _operations = 0
@@ -327,12 +329,17 @@ def copy_tree(source: Path, target: Path, *, skip: Callable[[Path], bool]) -> No
 def publish_dir(staging: Path, final: Path) -> None:
     """Move a finished folder into place: sync every file, then one rename.
 
+    Temporary files of a writer that was killed (a notebook's kernel, say) do not come along.
+
     Raises:
         StorageError: `file.exists` when `final` is already there; nothing is then changed.
     """
     with explained(final):
         for folder, _, names in os.walk(staging):
             for name in names:
+                if _TEMPORARY.fullmatch(name):
+                    (Path(folder) / name).unlink()
+                    continue
                 descriptor = os.open(Path(folder) / name, os.O_RDONLY)
                 try:
                     os.fsync(descriptor)

@@ -192,3 +192,11 @@ def test_json_lines_keep_odd_line_separators(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         files.read_json_lines(path)
     assert error.value.where == f"{path}:2:1"
+
+
+def test_publish_dir_leaves_a_killed_writers_temporary_file_behind(tmp_path: Path) -> None:
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging" / "kept.tmp").write_text("mine")
+    (tmp_path / "staging" / ".card.json.4711.tmp").write_text("half")
+    files.publish_dir(tmp_path / "staging", tmp_path / "final")
+    assert [path.name for path in (tmp_path / "final").iterdir()] == ["kept.tmp"]
