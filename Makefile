@@ -75,7 +75,7 @@ lock:
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet uv
 	printf 'hatchling\neditables\n' > $(VENV)-lock/build.in
-	$(UV_COMPILE) pyproject.toml $(VENV)-lock/build.in --extra lab --extra dev --extra postgres -o requirements-dev.lock
+	$(UV_COMPILE) pyproject.toml $(VENV)-lock/build.in --extra lab --extra dev --extra postgres --extra scale -o requirements-dev.lock
 	$(UV_COMPILE) pyproject.toml $(VENV)-lock/build.in -c requirements-dev.lock -o requirements.lock
 	rm -rf $(VENV)-lock
 
