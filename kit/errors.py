@@ -9,6 +9,7 @@ KitError
 ├── DataError       exit 3    market data or another input file
 ├── GuardError      exit 4    a guard refused (lookahead, evidence, bump)
 ├── LockError       exit 4    the environment lock refused
+├── McpError        exit 5    an MCP server could not be used
 ├── RunError        exit 5    a run failed
 ├── StorageError    exit 5    the disk or the state store refused
 ├── DeliveryError   exit 6    no channel took the card
@@ -36,6 +37,7 @@ __all__ = [
     "Interrupted",
     "KitError",
     "LockError",
+    "McpError",
     "RegistryError",
     "RunError",
     "StorageError",
@@ -132,6 +134,12 @@ class LockError(KitError):
     exit_code = 4
 
 
+class McpError(KitError):
+    """An MCP server could not be started, reached, or understood."""
+
+    exit_code = 5
+
+
 class RunError(KitError):
     """A run failed."""
 
@@ -179,30 +187,54 @@ CODES: dict[str, str] = {
     "state.unavailable": "The state store cannot be opened or is locked by another process.",
     "time.bad_date": "A date is not written YYYY-MM-DD.",
     "time.bad_instant": "An instant is not ISO 8601 with an offset.",
+    "time.bad_window": "A window of dates or instants ends before it begins.",
     "workspace.exists": "The directory already holds a workspace.",
     "workspace.not_empty": "The directory is not empty, so no workspace is made there.",
     "workspace.not_found": "No workspace was found here or above.",
     # market
     "calendar.unknown": "The trading calendar does not reach that date.",
     "data.bad_bars": "Bars are missing, duplicated, out of order or contradict themselves.",
+    "data.all_missing": "A source answered with rows that hold no price.",
     "data.bad_columns": "A bars file lacks a column or has one of the wrong type.",
+    "data.bad_symbol": "A code is no symbol of its market.",
     "data.changed": "Bars changed on disk while they were being read.",
+    "data.foreign_file": "A symbol stands in a file of the store that the kit did not make.",
     "data.missing_symbols": "Some symbols asked for have no bars in the window.",
     "data.no_bars": "There are no bars for what was asked.",
+    "data.no_symbols": "A sync was asked for without symbols.",
     "data.store_missing": "The market store holds no bars at that interval.",
+    "data.subtracted": "Adjusted prices do not follow from the raw ones by a ratio.",
+    "data.unit_mismatch": "Volume or turnover is in another unit than declared.",
+    "data.unit_undeclared": "The unit of a volume was not declared, and is not guessed.",
     "data.unknown_adjustment": "A price adjustment is not none, forward or backward.",
     "data.unknown_field": "Bars have no such field.",
     "data.unknown_interval": "The source has no bars of that spacing.",
     "data.unknown_source": "There is no data source of that name.",
     "data.unknown_symbol": "A symbol is not in the panel.",
+    "news.unknown_category": "A news source has no items of that category.",
     "data.unreadable": "Stored bars cannot be read: gone, truncated, or not Parquet.",
     "market.bad_selector": "A universe selector is not understood.",
     "market.unknown": "There is no market of that name in config/markets.json.",
     "rules.bad_fill": "Fees were asked for something that is not a fill.",
     "rules.before_table": "A trading rule is not on file for a date that early.",
-    "rules.no_board": "The trading rules have no row for a board.",
+    "rules.no_board": "The trading rules have no row for a board or a kind of security.",
+    "rules.no_lot": "The board lot of a security is not on file.",
     "rules.no_table": "A market has no trading rules on file.",
+    "source.deadline": "A sync ran out of its total time.",
+    "source.failed": "A source of bars failed, in its own words.",
+    "source.no_token": "A source of bars needs a token that is not set.",
+    "source.not_installed": "The library of a source of bars is not installed.",
+    "source.rate_limited": "A source of bars refused because it was asked too often.",
+    "source.shrunk": "A source lacks bars that it served before; the stored ones stay.",
+    "source.stale": "A source's newest bar is older than it should be.",
+    "source.stopped": "A source failed several times in a row and was left alone.",
+    "source.timeout": "A source of bars did not answer in time.",
     # bundles and the registry
+    "archive.conflict": "An imported version is here already, with other content.",
+    "archive.member": "An archive holds something else than plain files with plain names.",
+    "archive.root": "An archive does not hold one version under <id>/<X.Y.Z>/.",
+    "archive.too_large": "An archive is larger, packed or unpacked, than a version can be.",
+    "archive.unreadable": "A file is no gzipped tar, or is cut off.",
     "bundle.bad_checksums": "checksums.txt of a version is malformed.",
     "bundle.bad_id": "A strategy id is not 3 to 41 lower-case letters, digits and hyphens.",
     "bundle.bad_json": "A JSON file of a bundle does not parse, or a key stands twice.",
@@ -231,13 +263,20 @@ CODES: dict[str, str] = {
     "conversation.bad_event": "A line of a conversation is not an event.",
     "conversation.bad_name": "A conversation is not named <ISO date>-<slug>.jsonl.",
     "conversation.bad_slug": "A text gives no slug.",
+    "conversation.no_events": "A session log holds nothing that can be imported.",
+    "conversation.prompt": "The prompt that names conversations is missing or lacks its stand-in.",
+    "conversation.too_large": "A session log is too large to be imported.",
+    "conversation.unknown_format": "A file looks like none of the known session logs.",
+    "conversation.unreadable": "A session log cannot be read as a whole.",
     "draft.exists": "The strategy has a draft already.",
-    "draft.id_taken": "Another strategy's id differs only by case.",
+    "draft.id_taken": "The id is another strategy's, or differs from one only by case.",
+    "draft.unknown_template": "There is no template of that name.",
     "draft.nothing_to_copy": "There is no frozen version to start a draft from.",
     "freeze.bad_bump": "A bump is not auto, patch, minor or major.",
     "freeze.bump_too_low": "The changes demand a larger bump than was asked for.",
     "freeze.busy": "This process is freezing that version already.",
     "freeze.checks": "A check that must pass before a freeze did not.",
+    "freeze.edited": "A draft changed while it was being frozen.",
     "freeze.identical": "The draft holds nothing that a frozen version does not.",
     "freeze.lint": "Lint found errors in the draft.",
     "freeze.not_first": "A first version was asked for, and the strategy has versions.",
@@ -268,6 +307,8 @@ CODES: dict[str, str] = {
     "llm.runtime_exceeded": "The time of a run was used up before a model answered.",
     "llm.timeout": "A model did not answer in time.",
     "llm.truncated": "A model's answer was cut at its token limit.",
+    "skills.in_the_way": "A folder where a skill should go was not made, or was changed, by hand.",
+    "skills.unknown_target": "Skills were to be synced to a target that is none.",
     "slot.closed": "A slot was asked for while its market is closed.",
     "slot.context_field": "A slot's context has a field without a layer, or lacks one.",
     "slot.context_id": "A slot's context is not the one that its id names.",
@@ -277,6 +318,21 @@ CODES: dict[str, str] = {
     "slot.order": "A stage of a slot was called before the one it builds on.",
     "slot.prompt": "The intraday prompt is missing, or declares no offline equivalent.",
     "slot.stale_context": "A slot's context was asked for under the id of another generation.",
+    # MCP servers
+    "mcp.bad_arguments": "A tool of a server of the kit was called with arguments it does not take.",
+    "mcp.bad_schema": "A tool declares a schema that is no usable JSON Schema.",
+    "mcp.closed": "A pool of MCP servers was used outside its `with` block.",
+    "mcp.exited": "The process of an MCP server ended, or its connection closed.",
+    "mcp.missing_server": "There is no MCP server of that name in config/mcp.json.",
+    "mcp.no_payload": "The answer of a tool is neither structured nor JSON.",
+    "mcp.no_tool": "An MCP server has no such tool, or offers that name twice.",
+    "mcp.not_startable": "The command of an MCP server cannot be started.",
+    "mcp.off_schema": "The answer of a tool does not match the schema that it declares.",
+    "mcp.protocol": "An MCP server answered with something that is not the protocol.",
+    "mcp.timeout": "An MCP server did not answer in time.",
+    "mcp.tool_error": "A tool of an MCP server answered with an error.",
+    "mcp.unknown_server": "The kit ships no MCP server of that name.",
+    "mcp.unreachable": "An MCP server cannot be reached at its address.",
     # runner and delivery
     "delivery.failed": "No channel took the card of a run.",
     "delivery.no_channel": "No delivery channel is enabled.",
@@ -313,7 +369,8 @@ CODES: dict[str, str] = {
     "screen.bad_limit": "A screen was asked for fewer than one pick.",
     "screen.draft_scheduled": "A draft was asked to run unattended.",
     "screen.aborted": "A degradation ended a screen without picks.",
-    "lock.env_missing": "An environment variable that a bundle requires is not set.",
+    "lock.failed": "What a bundle's environment lock demands is not here; `details` says all of it.",
+    "lock.force_scheduled": "A scheduled job may not run against another channel than the lock's.",
     "render.needs_lab": "Interactive figures need the lab extra, which is not installed.",
     "metrics.bad_equity": "An equity curve is not a finite number per ascending moment.",
     "metrics.bad_trades": "A table of trades lacks a column.",
@@ -323,6 +380,7 @@ CODES: dict[str, str] = {
     "warmup.too_short": "A panel is too short to measure how much history is needed.",
     # backtest
     "backtest.bad_config": "config.json or the manifest lacks a value that a backtest needs.",
+    "backtest.bad_folds": "A range is too short to be cut into that many folds.",
     "backtest.bad_interval": "A bundle asks for a bar spacing that cannot be backtested.",
     "backtest.bad_label": "A label of an evidence folder is not lower-case words with hyphens.",
     "backtest.bad_range": "No bar lies in the range asked for.",
@@ -334,6 +392,12 @@ CODES: dict[str, str] = {
     "backtest.same_bar": "A same-bar fill was asked for without a waiver.",
     "backtest.too_short": "The warm-up leaves no bar to grade.",
     "backtest.unknown_symbol": "A symbol is not part of a backtest.",
+    "sweep.bad_param": "A parameter of a sweep is not name=values of the kind the bundle has.",
+    "sweep.needs_scale": "A sweep on Dask needs the scale extra, which is not installed.",
+    "sweep.no_scheduler": "No Dask scheduler answers at the address of a sweep.",
+    "sweep.too_large": "A sweep has more cells than can be believed.",
+    "sweep.unknown_param": "A bundle has no parameter of that name.",
+    "sweep.worker_lost": "A worker of a sweep ended before its cells were done.",
     # command line and lab
     "bundle.no_parent": "There is no frozen version to compare with.",
     "lab.bad_path": "A path does not name a file of the open draft.",

@@ -15,19 +15,19 @@ from kit import files
 from kit.card import Card
 from kit.clock import Clock, iso
 from kit.errors import KitError, StorageError
+from kit.redact import Redactor
 from kit.runner.failure import RunFailure
 from kit.runner.identity import RunFolder, first_free
 from kit.runner.journal import LOG_FILE, Journal
 from kit.runner.kernel import kill_marked, mark_of
 from kit.runner.notebook import Execution, Executor, NotebookOutcome
-from kit.runner.record import RECORD_FILE, RunRecord, RunStatus, git_commit, versions
-from kit.runner.redact import Redactor
+from kit.runner.record import RECORD_FILE, RunRecord, RunStatus, versions
 from kit.runner.results import CARD_FILE
 from kit.runner.scrub import scrub
 from kit.runner.spec import RunSpec
 from kit.runner.supervise import StopSignal
 from kit.state.process import is_alive, this_process
-from kit.workspace import Workspace
+from kit.workspace import Workspace, git_commit
 
 __all__ = ["TROUBLE", "Attempt"]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from kit import files
 from kit.clock import Clock, iso
-from kit.runner.redact import Redactor
+from kit.redact import Redactor
 
 __all__ = ["CellLedger", "CellRecord", "CellStatus", "ProgressEvent", "cell_titles", "tags_of"]
 

@@ -19,10 +19,10 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from kit.clock import SystemClock
+from kit.redact import Redactor
 from kit.runner.cells import CellLedger, CellRecord
 from kit.runner.failure import RunFailure
 from kit.runner.kernel import Kernel, KernelStartError, kernel_environment, mark_of
-from kit.runner.redact import Redactor
 
 __all__ = ["Control", "KitEngine", "Session", "StopReason"]
 

@@ -22,7 +22,7 @@ from queue import Empty
 from typing import Any
 
 from kit import files
-from kit.runner.redact import is_secret_name
+from kit.redact import is_secret_name
 from kit.state.process import Holder, environment, is_alive, this_process
 
 __all__ = ["MARK", "Kernel", "KernelStartError", "kernel_environment", "kill_marked", "mark_of"]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kit.clock import Clock, iso
+from kit.redact import Redactor
 from kit.runner.cells import CellLedger, CellRecord, ProgressEvent
 from kit.runner.contract import RESERVED, NotebookContract, check_parameters, read_contract
 from kit.runner.failure import RunFailure
 from kit.runner.kernel import Kernel, kernel_environment
-from kit.runner.redact import Redactor
 from kit.runner.results import check_results
 from kit.runner.supervise import StopSignal, supervise
 

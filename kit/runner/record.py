@@ -196,28 +196,6 @@ def versions() -> dict[str, str]:
     return {"kit": own, "python": platform.python_version()}
 
 
-def git_commit(root: Path) -> str | None:
-    """Return the commit a directory stands at, `None` outside git; reads files, starts nothing."""
-    git = root / ".git"
-    try:
-        if git.is_file():  # a worktree or submodule points elsewhere
-            git = root / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text(encoding="utf-8").strip()
-        if not head.startswith("ref:"):
-            return head
-        name = head.removeprefix("ref:").strip()
-        common = git / "commondir"
-        shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
-        for base in (git, shared):
-            if (base / name).is_file():
-                return (base / name).read_text(encoding="utf-8").strip()
-        packed = (shared / "packed-refs").read_text(encoding="utf-8")
-        lines = (line.partition(" ") for line in packed.splitlines())
-        return next((commit for commit, _, ref in lines if ref == name), None)
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _folders(workspace: Workspace, trade_date: str | None) -> Iterator[tuple[str, Path]]:
     for day in sorted(_entries(workspace.runs), key=lambda path: path.name, reverse=True):
         if not _DATE.fullmatch(day.name) or (trade_date and day.name != trade_date):

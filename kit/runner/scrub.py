@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kit import files
 from kit.errors import StorageError
-from kit.runner.redact import Redactor
+from kit.redact import Redactor
 
 __all__ = ["scrub"]
 

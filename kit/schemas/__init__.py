@@ -17,7 +17,17 @@ from typing import Any
 
 from kit.errors import DataError, KitError
 
-__all__ = ["Problem", "check", "dotted", "load", "names", "suggestion", "validate", "validate_with"]
+__all__ = [
+    "Problem",
+    "check",
+    "dotted",
+    "load",
+    "names",
+    "schema_problem",
+    "suggestion",
+    "validate",
+    "validate_with",
+]
 
 _FOLDER = Path(__file__).parent
 
@@ -66,8 +76,12 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     # jsonschema imports rfc3987-syntax for a format nobody uses here; that import alone costs 2 s.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
 
-    return Draft202012Validator(schema)
+    # A registry of its own: a `$ref` of a foreign schema is never fetched from its address.
+    kind = validator_for(schema, default=Draft202012Validator)
+    return kind(schema, registry=Registry())
 
 
 def validate(name: str, value: Any) -> list[Problem]:
@@ -78,6 +92,20 @@ def validate(name: str, value: Any) -> list[Problem]:
 def validate_with(schema: Mapping[str, Any], value: Any) -> list[Problem]:
     """Check `value` against a schema given as a mapping."""
     return _problems(_validator(schema), value)
+
+
+def schema_problem(schema: Mapping[str, Any]) -> str:
+    """Say why a schema that came from outside is no usable JSON Schema; empty when it is one."""
+    from jsonschema import SchemaError
+
+    try:
+        _validator(schema).check_schema(schema)
+    except SchemaError as error:
+        path = dotted(error.absolute_path)
+        return f"{path}: {_short(error.message)}" if path else _short(error.message)
+    except RecursionError:
+        return "is nested too deeply"
+    return ""
 
 
 def check(

@@ -1,4 +1,4 @@
-"""Keep secrets out of notebooks, logs and records.
+"""Keep secrets out of notebooks, logs, records and conversations.
 
 Two nets: the values of environment variables whose names sound like secrets, and texts that look
 like keys wherever they come from. A kernel never gets the variables that only delivery needs.
@@ -37,13 +37,16 @@ _LOOKS_SECRET = re.compile(
         sk-[A-Za-z0-9_-]{16,}                                   # provider keys
         | (?:gh[pousr]|xox[abprs])[_-][A-Za-z0-9-]{16,}         # repository and chat tokens
         | AKIA[0-9A-Z]{16}
+        | eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}    # JSON web tokens
+        | \d{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])            # chat bot tokens
     )
+    | -----BEGIN[ ][A-Z ]*PRIVATE[ ]KEY-----.*?(?:-----END[ ][A-Z ]*PRIVATE[ ]KEY-----|\Z)
     | (?<=[Bb]earer[ ])[A-Za-z0-9._~+/=-]{12,}
     | (?<=[?&]key=)[A-Za-z0-9-]{12,}                            # chat webhooks
     | (?<=[?&]access_token=)[A-Za-z0-9-]{12,}
     | (?<=://)[^/\s:@]+:[^/\s@]+(?=@)                           # user:password in a URL
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.DOTALL,
 )
 
 
@@ -84,11 +87,11 @@ class Redactor:
         return any(value in data for value in self._bytes)
 
     def value(self, value: Any) -> Any:
-        """Return a JSON-like value with every string in it masked."""
+        """Return a JSON-like value with every string in it masked, keys included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {key: self.value(item) for key, item in value.items()}
+            return {self.value(key): self.value(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value

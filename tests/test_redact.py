@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.redact import MASK, Redactor, is_secret_name
 from kit.runner.kernel import kernel_environment
-from kit.runner.redact import MASK, Redactor, is_secret_name
 from kit.runner.scrub import scrub
 
 
