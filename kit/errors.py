@@ -211,6 +211,7 @@ CODES: dict[str, str] = {
     "data.unknown_interval": "The source has no bars of that spacing.",
     "data.unknown_source": "There is no data source of that name.",
     "data.unknown_symbol": "A symbol is not in the panel.",
+    "internal": "A fault of the kit itself; its traceback is worth a report.",
     "news.unknown_category": "A news source has no items of that category.",
     "data.unreadable": "Stored bars cannot be read: gone, truncated, or not Parquet.",
     "market.bad_selector": "A universe selector is not understood.",
@@ -319,7 +320,7 @@ CODES: dict[str, str] = {
     "slot.prompt": "The intraday prompt is missing, or declares no offline equivalent.",
     "slot.stale_context": "A slot's context was asked for under the id of another generation.",
     # MCP servers
-    "mcp.bad_arguments": "A tool of a server of the kit was called with arguments it does not take.",
+    "mcp.bad_arguments": "A tool of a server of the kit does not take such arguments.",
     "mcp.bad_schema": "A tool declares a schema that is no usable JSON Schema.",
     "mcp.closed": "A pool of MCP servers was used outside its `with` block.",
     "mcp.exited": "The process of an MCP server ended, or its connection closed.",

@@ -1,0 +1,1 @@
+"""`historical-news-cn-mcp`: dated company news of the mainland market."""

@@ -1,0 +1,1 @@
+"""`kit-mcp`: what an agent needs to use a workspace."""

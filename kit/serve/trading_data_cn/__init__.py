@@ -1,0 +1,1 @@
+"""`trading-data-cn-mcp`: securities, universes and bars of the mainland market."""
