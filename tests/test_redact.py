@@ -146,3 +146,26 @@ def test_a_kernel_gets_no_secret_it_was_not_given(monkeypatch: pytest.MonkeyPatc
     assert "KIT_CRASH_AT" not in env
     assert env["DEEPSEEK_API_KEY"] == "abcdefgh12345"
     assert (env["PLAIN"], env["EXTRA"]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----\nafter",
+            f"{MASK}\nafter",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nMIIEow, cut off", MASK),
+        ("token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghijklmnop", f"token {MASK}"),
+        ("bot 123456789:AAF-abcdefghijklmnopqrstuvwxyz01234", f"bot {MASK}"),
+        ("at 12345678:30 nothing", "at 12345678:30 nothing"),
+        ("eyJ is how JSON begins in base64", "eyJ is how JSON begins in base64"),
+    ],
+)
+def test_keys_of_other_shapes_are_masked(text: str, masked: str) -> None:
+    assert Redactor({}).text(text) == masked
+
+
+def test_the_names_of_a_value_are_masked_too() -> None:
+    key = "sk-0123456789abcdefghij"
+    assert Redactor({}).value({key: [key]}) == {MASK: [MASK]}

@@ -17,6 +17,7 @@ scratch copy. The magics of `%load_ext kit` are thin layers over these functions
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from kit.lab.desk import Desk, scratch_desk
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from kit.jobs.screen import ScreenOutcome
     from kit.jobs.slot import SlotOutcome
     from kit.lab.display import Note, Rows, Sheet
+    from kit.mcp import ServerPool
 
 __all__ = [
     "Desk",
     "backtest",
     "card",
+    "chat",
+    "current",
     "desk",
     "diff",
     "draft",
@@ -42,6 +46,7 @@ __all__ = [
     "lint",
     "load",
     "note",
+    "recording",
     "scratch",
     "screen",
     "slot",
@@ -61,6 +66,11 @@ def desk() -> Desk:
     global _current  # noqa: PLW0603 - a notebook has one desk, as a person has
     if _current is None:
         _current = Desk(Workspace.find())
+    return _current
+
+
+def current() -> Desk | None:
+    """Return the current desk, or None before there is one."""
     return _current
 
 
@@ -99,6 +109,16 @@ def diff(old: str | None = None, new: str = "draft") -> Rows:
 def note(text: str, *, kind: str = "decision") -> Note:
     """See `Desk.note`."""
     return desk().note(text, kind=kind)
+
+
+def chat(question: str, *, model: str | None = None) -> Note:
+    """See `Desk.chat`."""
+    return desk().chat(question, model=model)
+
+
+def recording(strategy_id: str | None = None) -> AbstractContextManager[ServerPool]:
+    """See `Desk.recording`."""
+    return desk().recording(strategy_id)
 
 
 def backtest(ref: str | None = None, **options: Any) -> BacktestResult:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kit.jobs.runs import RunDetails
     from kit.jobs.screen import ScreenOutcome
     from kit.jobs.slot import SlotOutcome
+    from kit.mcp import ServerPool
 
 __all__ = ["Desk", "scratch_desk"]
 
@@ -161,6 +163,46 @@ class Desk:
 
         path = record_note(self.draft_root, text, clock=self.clock, kind=kind)
         return Note(f"noted in {path.name}")
+
+    def chat(self, question: str, *, model: str | None = None) -> Note:
+        """Ask a model about the open draft; question and answer go into its conversation.
+
+        Without a configured model the question is kept as a note, and the result says so.
+
+        Raises:
+            UsageError: `lab.no_draft`; `conversation.empty_note`.
+            CallError: No answer came; the question is recorded.
+        """
+        from kit.jobs.conversation import ask
+
+        reply = ask(self.workspace, self.draft_root, question, clock=self.clock, model=model)
+        if reply.text is not None:
+            return Note(reply.text)
+        why = "no key is configured" if reply.cause == "no_key" else "the mode is offline"
+        return Note(
+            f"no model was asked: {why} ({reply.model}); the question is a note in "
+            f"{reply.path.name}"
+        )
+
+    def record_cell(self, draft: Path, source: str, output: Mapping[str, Any]) -> None:
+        """Record a cell into a draft's conversation; what `kit.lab.cells` calls."""
+        from kit.bundle import append_event
+
+        content = {"tool": "cell", "source": source}
+        extra = {"output": dict(output)}
+        append_event(
+            draft, role="user", kind="tool_call", content=content, clock=self.clock, extra=extra
+        )
+
+    def recording(self, strategy_id: str | None = None) -> AbstractContextManager[ServerPool]:
+        """Open the MCP servers; what is read of their answers is what the draft's freeze locks.
+
+        Args:
+            strategy_id: Strategy whose draft it is for; the open one by default.
+        """
+        from kit.jobs.recording import recording
+
+        return recording(self.workspace, strategy_id or self._open())
 
     def backtest(
         self,

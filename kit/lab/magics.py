@@ -12,6 +12,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, nee
 
 from kit import lab
 from kit.errors import KitError, UsageError
+from kit.lab.cells import recorder
 from kit.lab.display import register, show_error
 
 __all__ = ["KitMagics", "load"]
@@ -57,6 +58,11 @@ class KitMagics(Magics):
         """Record a decision into the open draft's conversation: `%kit_note TEXT`."""
         return lab.note(line.strip())
 
+    @cell_magic
+    def kit_chat(self, line: str, cell: str) -> Any:
+        """Ask a model about the open draft, and record both: `%%kit_chat [MODEL]`."""
+        return lab.chat(cell.strip(), model=line.strip() or None)
+
     @line_magic
     def kit_card(self, line: str) -> Any:
         """Preview a run's card as each channel shows it (the last run by default)."""
@@ -77,3 +83,4 @@ def load(ipython: Any) -> None:
     ipython.register_magics(KitMagics)
     ipython.set_custom_exc((KitError,), show_error)
     register(ipython)
+    recorder.attach(ipython)

@@ -19,10 +19,13 @@ from kit.workspace import Workspace
 def desk(
     tmp_path: Path,
     copy_repository: Callable[[Path], Workspace],
+    stand_in: Callable[..., Workspace],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Desk:
     """The current desk of `kit.lab`, in a copy of the repository."""
-    found = Desk(copy_repository(tmp_path / "desk"), FixedClock("2024-09-19T08:40:00+00:00"))
+    found = Desk(
+        stand_in(copy_repository(tmp_path / "desk")), FixedClock("2024-09-19T08:40:00+00:00")
+    )
     monkeypatch.setattr(lab, "_current", found)
     return found
 

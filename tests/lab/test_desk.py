@@ -202,7 +202,7 @@ def test_diff_names_the_change_and_the_bump(desk: Desk) -> None:
     lab.file("config.json", text.replace('"near_pct": 4.0', '"near_pct": 3.5'))
     found = lab.diff()
     assert found.title == "0.3.1 → draft: patch"
-    assert ("patch", "parameters", "near_pct 4.0 -> 3.5") in found.rows
+    assert ("patch", "parameters", "near pct 4.0 -> 3.5") in found.rows
     # Against 0.3.0 the older change shows as well.
     older = lab.diff("0.3.0")
     assert older.title == "0.3.0 → draft: patch"

@@ -38,7 +38,8 @@ def test_a_draft_from_magic_to_file(cell: Cell, desk: Desk) -> None:
     noted = cell("%kit_note don't chase: it's the volume")
     assert noted.success
     (path,) = (desk.draft_root / "conversations").glob("2024-09-19-notes.jsonl")
-    assert json.loads(path.read_text("utf-8"))["content"] == "don't chase: it's the volume"
+    last = json.loads(path.read_text("utf-8").splitlines()[-1])
+    assert (last["kind"], last["content"]) == ("decision", "don't chase: it's the volume")
 
 
 def test_a_broken_file_is_written_and_its_findings_shown(cell: Cell, desk: Desk) -> None:
