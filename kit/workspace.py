@@ -8,6 +8,7 @@ seam to the process environment.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,14 @@ from typing import Any
 from kit import files, schemas
 from kit.errors import ConfigError, DataError
 
-__all__ = ["Workspace", "copy_workspace", "environ", "init_workspace", "template_root"]
+__all__ = [
+    "Workspace",
+    "copy_workspace",
+    "environ",
+    "git_commit",
+    "init_workspace",
+    "template_root",
+]
 
 _PACKAGE = Path(__file__).parent
 _TEMPLATE_PARTS = ("config", "notebooks", "prompts")
@@ -27,6 +35,28 @@ _GITIGNORE = "/runs/\n/strategies/*/.*\n.ipynb_checkpoints/\n__pycache__/\n"
 def environ(name: str, default: str | None = None) -> str | None:
     """Read one environment variable; an empty value counts as unset."""
     return os.environ.get(name) or default
+
+
+def git_commit(root: Path) -> str | None:
+    """Return the commit checked out around `root`, None outside git; starts no process."""
+    try:
+        git = next(at / ".git" for at in (root, *root.parents) if (at / ".git").exists())
+        if git.is_file():  # a worktree or submodule points elsewhere
+            git = git.parent / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        common = git / "commondir"
+        shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        name = head.removeprefix("ref:").strip()
+        if name == head:
+            found = head
+        elif (loose := next((b / name for b in (git, shared) if (b / name).is_file()), None)):
+            found = loose.read_text(encoding="utf-8").strip()
+        else:
+            packed = (shared / "packed-refs").read_text(encoding="utf-8").splitlines()
+            found = next(line.partition(" ")[0] for line in packed if line.endswith(f" {name}"))
+    except (OSError, UnicodeDecodeError, StopIteration):
+        return None
+    return found if re.fullmatch(r"[0-9a-f]{40,64}", found) else None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kit.errors import ConfigError
-from kit.workspace import Workspace, copy_workspace, init_workspace
+from kit.workspace import Workspace, copy_workspace, git_commit, init_workspace
 
 
 def test_init_makes_a_workspace_that_is_found_from_below(tmp_path: Path) -> None:
@@ -83,3 +84,31 @@ def test_init_brings_the_examples_along(tmp_path: Path) -> None:
     from kit.bundle.verify import verify
 
     assert verify(made).ok
+
+
+def test_the_commit_is_found_from_below_and_in_worktrees(tmp_path: Path) -> None:
+    """As `git rev-parse HEAD` says, on a branch, packed, detached, and in a worktree."""
+
+    def git(*arguments: str, at: Path) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+        line = ["git", "-C", str(at), *identity, *arguments]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+
+    root = tmp_path / "repository"
+    below = root / "strategies" / "x"
+    below.mkdir(parents=True)
+    assert git_commit(below) is None
+    git("init", "-q", at=root)
+    assert git_commit(below) is None, "nothing is committed yet"
+    git("commit", "-q", "--allow-empty", "-m", "x", at=root)
+    head = git("rev-parse", "HEAD", at=root)
+    assert git_commit(root) == git_commit(below) == head
+    git("worktree", "add", "-q", str(tmp_path / "tree"), "-b", "other", at=root)
+    git("commit", "-q", "--allow-empty", "-m", "y", at=tmp_path / "tree")
+    other = git("rev-parse", "HEAD", at=tmp_path / "tree")
+    assert other != head
+    assert git_commit(tmp_path / "tree") == other
+    git("pack-refs", "--all", at=root)
+    assert (git_commit(below), git_commit(tmp_path / "tree")) == (head, other)
+    git("checkout", "-q", "--detach", at=root)
+    assert git_commit(below) == head

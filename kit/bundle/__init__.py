@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from kit.bundle.diff import Change, VersionDiff
     from kit.bundle.disagreements import index_findings
-    from kit.bundle.draft import new_draft
+    from kit.bundle.draft import near_ids, new_draft
     from kit.bundle.findings import Finding, errors_of
     from kit.bundle.flow import daily_stages
     from kit.bundle.frozen import CheckResult, FreezeChecks, FrozenVersion
@@ -57,7 +57,7 @@ _HOMES = {
     ),
     "diff": ("Change", "VersionDiff"),
     "disagreements": ("index_findings",),
-    "draft": ("new_draft",),
+    "draft": ("near_ids", "new_draft"),
     "findings": ("Finding", "errors_of"),
     "flow": ("daily_stages",),
     "frozen": ("CheckResult", "FreezeChecks", "FrozenVersion"),
@@ -108,6 +108,7 @@ __all__ = [
     "fingerprints",
     "index_findings",
     "list_strategies",
+    "near_ids",
     "new_draft",
     "parse_ref",
     "read_conversation",

@@ -7,17 +7,26 @@ Names that `sha256sum` would have to escape are refused, so that its plain form 
 from __future__ import annotations
 
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from kit import files
-from kit.bundle.layout import CHECKSUMS, label, walk
+from kit.bundle.layout import CHECKSUMS, Tree, label, walk
 from kit.bundle.text import read_bundle_text
 from kit.errors import BundleError
 
-__all__ = ["Difference", "compute", "digest", "parse", "require", "tree_digest", "verify", "write"]
+__all__ = [
+    "Difference",
+    "compute",
+    "digest",
+    "parse",
+    "read",
+    "require",
+    "tree_digest",
+    "verify",
+    "write",
+]
 
 Kind = Literal["missing", "extra", "changed", "symlink", "odd", "mode"]
 
@@ -89,7 +98,7 @@ def write(root: Path) -> str:
 
 def digest(root: Path) -> str:
     """Return the digest of a frozen version: the SHA-256 of its `checksums.txt`."""
-    return files.sha256_bytes(_read(root).encode("utf-8"))
+    return files.sha256_bytes(read(root).encode("utf-8"))
 
 
 def tree_digest(root: Path) -> str:
@@ -97,8 +106,12 @@ def tree_digest(root: Path) -> str:
     return files.sha256_bytes(compute(root).encode("utf-8"))
 
 
-def _read(root: Path) -> str:
-    """Read the checksums of a frozen version; what is wrong with them nobody can mend by hand."""
+def read(root: Path) -> str:
+    """Return the text of a version's `checksums.txt`; what is wrong with it nobody mends by hand.
+
+    Raises:
+        BundleError: `bundle.not_found`, `bundle.missing_file` and the like.
+    """
     try:
         if not root.is_dir():
             raise BundleError(
@@ -139,15 +152,19 @@ def parse(text: str, where: str) -> dict[str, str]:
     return listed
 
 
-def verify(root: Path) -> list[Difference]:
+def verify(root: Path, text: str | None = None) -> list[Difference]:
     """Re-hash a frozen version and return everything that differs; modes as advice.
+
+    Args:
+        root: Directory of the version.
+        text: Its `checksums.txt`, where that has been read already.
 
     Raises:
         BundleError: `bundle.not_found` when there is no directory; `bundle.missing_file` or
             `bundle.bad_checksums` when `checksums.txt` itself is unusable; `bundle.symlink` when
             the directory is a link.
     """
-    listed = parse(_read(root), label(root, CHECKSUMS))
+    listed = parse(read(root) if text is None else text, label(root, CHECKSUMS))
     tree = walk(root, junk=True)
     there = set(tree.files) - {CHECKSUMS}
     found = [Difference(path=path, kind="symlink") for path in tree.symlinks]
@@ -160,10 +177,10 @@ def verify(root: Path) -> list[Difference]:
     found += [
         Difference(path=path, kind="changed")
         for path in sorted(listed.keys() & there)
-        if files.sha256_file(root / path) != listed[path]
+        if files.sha256_file(f"{root}/{path}") != listed[path]
     ]
     found.sort(key=lambda difference: (difference.path, difference.kind))
-    return found + _modes(root, tree.files)
+    return found + _modes(tree)
 
 
 def require(root: Path) -> None:
@@ -185,15 +202,10 @@ def require(root: Path) -> None:
         )
 
 
-def _modes(root: Path, names: tuple[str, ...]) -> list[Difference]:
-    folders = {root} | {parent for name in names for parent in (root / name).parents}
-    folders = {folder for folder in folders if folder == root or root in folder.parents}
-    wrong = [
-        Difference(path=path.relative_to(root).as_posix(), kind="mode")
-        for path, mode in (
-            *((root / name, _FILE_MODE) for name in names),
-            *((folder, _DIR_MODE) for folder in folders),
-        )
-        if stat.S_IMODE(path.stat().st_mode) != mode
+def _modes(tree: Tree) -> list[Difference]:
+    files_of = set(tree.files)
+    return [
+        Difference(path=path or ".", kind="mode")
+        for path, mode in sorted(tree.modes.items())
+        if mode != (_FILE_MODE if path in files_of else _DIR_MODE)
     ]
-    return sorted(wrong, key=lambda difference: difference.path)

@@ -12,8 +12,9 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from kit.bundle.layout import inside, label
@@ -92,7 +93,7 @@ def load_module(root: Path, relative: str) -> ModuleType:
     path = inside(root, relative)
     where = label(root, relative)
     try:
-        compiled = compile(source, str(path), "exec", dont_inherit=True)
+        compiled = _compiled(source, str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BundleError(
@@ -119,6 +120,12 @@ def load_module(root: Path, relative: str) -> ModuleType:
     return module
 
 
+@lru_cache(maxsize=128)
+def _compiled(source: str, path: str) -> CodeType:
+    # The guards load an engine hundreds of times: a fresh module each, of one and the same code.
+    return compile(source, path, "exec", dont_inherit=True)
+
+
 def load_engine(root: Path, execution: Execution) -> SignalEngine:
     """Instantiate the signal engine of a bundle and check that its methods exist.
 
@@ -140,11 +147,12 @@ def load_engine(root: Path, execution: Execution) -> SignalEngine:
         )
     try:
         engine = kind()
-    except Exception as error:  # its constructor may raise anything
+    except (Exception, SystemExit) as error:  # its constructor may raise anything
+        first = getattr(getattr(vars(kind).get("__init__"), "__code__", None), "co_firstlineno", 1)
         raise BundleError(
             "bundle.no_engine",
             f"{execution.entry_class}() failed: {type(error).__name__}: {error}",
-            where=f"{where}:{error_line(error, inside(root, execution.entry_module))}",
+            where=f"{where}:{error_line(error, inside(root, execution.entry_module), first)}",
             remedy="the constructor takes no required argument and does no work",
         ) from error
     for method in (execution.entry_method, execution.screen_method):
@@ -186,11 +194,11 @@ def load_callable(root: Path, reference: str) -> Callable[[dict[str, Any]], dict
     return cast("Callable[[dict[str, Any]], dict[str, Any]]", function)
 
 
-def error_line(error: BaseException, path: Path) -> int:
-    """Return the innermost line of a file that an error passed through; 1 when it did not."""
+def error_line(error: BaseException, path: Path, default: int = 1) -> int:
+    """Return the innermost line of a file that an error passed through; else the default."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename == str(path) and frame.lineno
     ]
-    return lines[-1] if lines else 1
+    return lines[-1] if lines else default

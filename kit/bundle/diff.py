@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from kit import files
 from kit.bundle import layout
-from kit.bundle.diff_code import compare_code, method_signature
+from kit.bundle.diff_code import changed_names, compare_code, method_signature
+from kit.bundle.diff_values import MISSING, value_changes
 from kit.bundle.frontmatter import split
 from kit.bundle.layout import label
 from kit.bundle.markdown import sections
@@ -43,7 +44,6 @@ _AREAS = {
     "degradation_policy": "policy",
 }
 _PATCH_CONFIG = {"codes", "start_date", "end_date", "evaluation_start_date"}
-_MISSING = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def _manifest(old_root: Path, new_root: Path) -> Iterator[Change]:
             level = "major"
         elif key in _MINOR_KEYS:
             level = "minor"
-        for text in _values(key, old.get(key, _MISSING), new.get(key, _MISSING)):
+        for text in value_changes(key, old.get(key, MISSING), new.get(key, MISSING)):
             # Warm-up is measured from the code, so it follows a changed number, and is no contract.
             measured = text.startswith("data_contract.warmup_bars ")
             area = _AREAS.get(key, "manifest")
@@ -156,10 +156,11 @@ def _config(old_root: Path, new_root: Path) -> Iterator[Change]:
         ("config", _without(old, "_kit"), _without(new, "_kit")),
     ):
         for key in sorted({*before, *after}):
-            was, now = before.get(key, _MISSING), after.get(key, _MISSING)
+            was, now = before.get(key, MISSING), after.get(key, MISSING)
             numeric = _are_numbers(was, now)
             loose = area == "config" and key in _PATCH_CONFIG
-            for text in _values(key, was, now):
+            name = key.replace("_", " ") if area == "parameters" else key
+            for text in value_changes(name, was, now):
                 yield Change(area=area, level="patch" if numeric or loose else "minor", text=text)
 
 
@@ -171,23 +172,15 @@ def _skill(old_root: Path, new_root: Path) -> Iterator[Change]:
     for key in sorted({*old.values, *new.values} - {"version", "name"}):
         if old.values.get(key) != new.values.get(key):
             yield Change(area="wording", level="patch", text=f"SKILL.md: {key} reworded")
-    before, after = (
-        {
-            section.key: _folded(section.text)
-            for section in sections(front.body, 1)
-            if section.level == 2
-        }
-        for front in (old, new)
-    )
+    before, after = _sections(old.body), _sections(new.body)
     for key in sorted({*before, *after}):
         if before.get(key) == after.get(key):
             continue
         flow = key == HOW_TO_INVOKE
-        verb = "reworded" if key in before and key in after else "added or removed"
         yield Change(
             area="flow" if flow else "wording",
             level="minor" if flow else "patch",
-            text=f"SKILL.md: section {key!r} {verb}",
+            text=f"SKILL.md: section {key!r} {_verb(key, before, after)}",
         )
     if before == after and _folded(old.body) != _folded(new.body):
         yield Change(area="wording", level="patch", text="SKILL.md: text outside sections reworded")
@@ -209,7 +202,8 @@ def _file(path: str, old_root: Path, new_root: Path) -> Iterator[Change]:
     if path.endswith(".py"):
         yield from _python(path, old_root, new_root)
     elif path.startswith("prompts/"):
-        yield Change(area="prompts", level="minor", text=f"{path}: text or schema changed")
+        text = f"{path}: {', '.join(_prompt_parts(path, old_root, new_root))}"
+        yield Change(area="prompts", level="minor", text=text)
     elif path == layout.NOTEBOOK:
         if _cells(old_root) != _cells(new_root):
             yield Change(area="wording", level="patch", text=f"{path}: cells changed")
@@ -217,6 +211,37 @@ def _file(path: str, old_root: Path, new_root: Path) -> Iterator[Change]:
         level = _whole_file(path)
         verb = "reworded" if level == "patch" else "changed"
         yield Change(area=_area(path), level=level, text=f"{path} {verb}")
+
+
+def _prompt_parts(path: str, old_root: Path, new_root: Path) -> list[str]:
+    """Say which front matter keys and sections of a prompt changed."""
+    try:
+        old, new = (split(read_bundle_text(root, path), path) for root in (old_root, new_root))
+    except BundleError:
+        return ["changed"]
+    keys = sorted({*old.values, *new.values})
+    parts = [
+        text
+        for key in keys
+        for text in value_changes(key, old.values.get(key, MISSING), new.values.get(key, MISSING))
+    ]
+    before, after = _sections(old.body), _sections(new.body)
+    parts += [
+        f"section {key!r} {_verb(key, before, after)}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+    return parts or ["text changed"]
+
+
+def _sections(body: str) -> dict[str, str]:
+    return {s.key: _folded(s.text) for s in sections(body, 1) if s.level == 2}
+
+
+def _verb(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    if key in before and key in after:
+        return "reworded"
+    return "removed" if key in before else "added"
 
 
 def _python(path: str, old_root: Path, new_root: Path) -> Iterator[Change]:
@@ -228,7 +253,8 @@ def _python(path: str, old_root: Path, new_root: Path) -> Iterator[Change]:
         yield from _interface(old, new, old_root)
     literals = compare_code(old, new)
     if literals is None:
-        yield Change(area="rules", level="minor", text=f"{path}: rules changed")
+        names = ", ".join(changed_names(old, new)) or "rules"
+        yield Change(area="rules", level="minor", text=f"{path}: {names} changed")
     elif not literals:
         yield Change(area="wording", level="patch", text=f"{path}: comments or layout changed")
     for literal in literals or ():
@@ -277,47 +303,6 @@ def _joined(source: Any) -> str:
     return "".join(source) if isinstance(source, list) else str(source)
 
 
-def _values(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Describe how a JSON value changed, at the deepest place where it is still one change."""
-    if old == new and type(old) is type(new):
-        return
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted({*old, *new}):
-            yield from _values(f"{path}.{key}", old.get(key, _MISSING), new.get(key, _MISSING))
-    elif isinstance(old, list) and isinstance(new, list) and _keyed(old) and _keyed(new):
-        before, after = _by_key(old), _by_key(new)
-        for key in sorted({*before, *after}):
-            yield from _values(
-                f"{path}[{key}]", before.get(key, _MISSING), after.get(key, _MISSING)
-            )
-        if before == after:
-            yield f"{path}: order changed"
-    elif old is _MISSING:
-        yield f"{path} added: {_short(new)}"
-    elif new is _MISSING:
-        yield f"{path} removed"
-    else:
-        yield f"{path} {_short(old)} -> {_short(new)}"
-
-
-_KEYS = ("name", "tool_name", "alias")
-
-
-def _keyed(items: list[Any]) -> bool:
-    names = [_key(item) for item in items]
-    return all(names) and len(set(names)) == len(names)
-
-
-def _key(item: Any) -> str | None:
-    if not isinstance(item, Mapping):
-        return None
-    return next((str(item[key]) for key in _KEYS if key in item), None)
-
-
-def _by_key(items: list[Any]) -> dict[str, Any]:
-    return {str(_key(item)): item for item in items}
-
-
 def _without(value: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: item for name, item in value.items() if name != key}
 
@@ -326,11 +311,6 @@ def _are_numbers(old: Any, new: Any) -> bool:
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_are_numbers, old, new))
     return type(old) in {int, float} and type(new) in {int, float}
-
-
-def _short(value: Any) -> str:
-    text = files.canonical_json(value).decode("utf-8") if not isinstance(value, str) else value
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def _folded(text: str) -> str:

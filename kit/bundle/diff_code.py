@@ -13,7 +13,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["CodeChange", "compare_code", "method_signature"]
+__all__ = ["CodeChange", "changed_names", "compare_code", "method_signature"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,22 @@ def compare_code(old: ast.Module, new: ast.Module) -> list[CodeChange] | None:
         for (_, was), (name, now) in zip(before, after, strict=True)
         if was.value != now.value or type(was.value) is not type(now.value)
     ]
+
+
+def changed_names(old: ast.Module, new: ast.Module) -> list[str]:
+    """Return the functions and methods whose structure differs, in the order of the new file."""
+    before, after = _definitions(_bare(old)), _definitions(_bare(new))
+    return [name for name in {**after, **before} if before.get(name) != after.get(name)]
+
+
+def _definitions(tree: ast.AST, prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef):
+            found.update(_definitions(node, f"{prefix}{node.name}."))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[f"{prefix}{node.name}"] = _shape(node)
+    return found
 
 
 def method_signature(tree: ast.Module, class_name: str, method: str) -> str | None:

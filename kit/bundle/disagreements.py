@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kit.bundle import activations, checksums
+from kit.bundle import activations
 from kit.bundle.findings import Finding
-from kit.bundle.layout import DRAFT, Version, staging_of
-from kit.bundle.rebuild import entry_of, strategy_dirs, strategy_links, version_dirs
+from kit.bundle.layout import DRAFT, Version, staging_of, twins
+from kit.bundle.rebuild import strategy_dirs, strategy_links, version_dirs
 from kit.bundle.registry import Index, Strategy, VersionEntry, read_index
+from kit.bundle.trust import Facts
 from kit.errors import BundleError, KitError, RegistryError
 from kit.workspace import Workspace
 
@@ -22,9 +23,15 @@ _MEND_LOG = (
 )
 
 
-def index_findings(workspace: Workspace) -> list[Finding]:
-    """Compare INDEX.json with the directories and the logs; every disagreement is a finding."""
+def index_findings(workspace: Workspace, facts: Iterable[Facts] = ()) -> list[Finding]:
+    """Compare INDEX.json with the directories and the logs; every disagreement is a finding.
+
+    Args:
+        workspace: The workspace.
+        facts: Versions that have been looked at already.
+    """
     found: list[Finding] = []
+    known = {item.root: item for item in facts}
     try:
         index = read_index(workspace)
     except RegistryError as error:
@@ -38,22 +45,20 @@ def index_findings(workspace: Workspace) -> list[Finding]:
         found.append(_finding("registry.symlink", place, message, "put the directory itself there"))
     for id_ in sorted({*index.strategies, *folders} - links.keys()):
         folder = folders.get(id_, workspace.strategies / id_)
-        found += _strategy_findings(workspace, folder, index.strategies.get(id_))
-    seen: dict[str, str] = {}
-    for id_ in sorted({*index.strategies, *folders}):
-        other = seen.setdefault(id_.casefold(), id_)
-        if other != id_:
-            message = f"{other} and {id_} differ only by case"
-            found.append(_finding("registry.case", f"strategies/{id_}", message, "rename one"))
+        roots = version_dirs(folder) if folder.is_dir() else []
+        there = {root.name: known.get(root) or Facts(root) for root in roots}
+        found += _strategy_findings(workspace, folder, index.strategies.get(id_), there)
+    for id_, other in twins(sorted({*index.strategies, *folders})):
+        message = f"{other} and {id_} differ only by case"
+        found.append(_finding("registry.case", f"strategies/{id_}", message, "rename one"))
     return found
 
 
 def _strategy_findings(
-    workspace: Workspace, folder: Path, strategy: Strategy | None
+    workspace: Workspace, folder: Path, strategy: Strategy | None, there: Mapping[str, Facts]
 ) -> list[Finding]:
     place = workspace.relative(folder)
     listed = {entry.version: entry for entry in strategy.versions} if strategy else {}
-    there = {root.name: root for root in version_dirs(folder)} if folder.is_dir() else {}
     found = [
         _finding("registry.unlisted", f"{place}/{version}", "INDEX.json does not list it", _MEND)
         for version in there.keys() - listed.keys()
@@ -76,15 +81,15 @@ def _strategy_findings(
     return sorted(found, key=lambda finding: (finding.path, finding.rule))
 
 
-def _entry_findings(workspace: Workspace, root: Path, listed: VersionEntry) -> list[Finding]:
-    place = workspace.relative(root)
+def _entry_findings(workspace: Workspace, facts: Facts, listed: VersionEntry) -> list[Finding]:
+    place = workspace.relative(facts.root)
     try:
-        actual = entry_of(root, is_active=listed.is_active)
+        actual = {**facts.place, "digest": facts.digest}
     except KitError:
         return []  # the version's own check names what is wrong with it
     found = []
     for key in ("created_at", "channel", "digest"):
-        wanted, stated = getattr(actual, key), getattr(listed, key)
+        wanted, stated = actual[key], getattr(listed, key)
         if stated != wanted and not (key == "digest" and stated is None):
             message = f"INDEX.json says {key} {stated!r}, the version {wanted!r}"
             mend = "restore the version (git checkout)" if key == "digest" else _MEND
@@ -110,7 +115,7 @@ def _order_findings(strategy: Strategy) -> list[Finding]:
 
 
 def _log_findings(
-    workspace: Workspace, folder: Path, strategy: Strategy | None, there: Mapping[str, Path]
+    workspace: Workspace, folder: Path, strategy: Strategy | None, there: Mapping[str, Facts]
 ) -> list[Finding]:
     place = f"{workspace.relative(folder)}/{activations.FILE}"
     try:
@@ -122,7 +127,7 @@ def _log_findings(
     recorded = activations.recorded_digests(events)
     for version in sorted(there):
         try:
-            actual = checksums.digest(there[version])
+            actual = there[version].digest
         except BundleError:
             continue
         if version not in recorded:

@@ -8,24 +8,22 @@ failure before the end takes the version away again; a crash after the rename is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from kit import files
 from kit.bundle import activations
-from kit.bundle.activations import Activation
 from kit.bundle.conversation import conversation_files, read_conversation
 from kit.bundle.draft import settle_draft
 from kit.bundle.findings import Finding, errors_of
 from kit.bundle.frozen import Check, CheckResult, FreezeChecks, FrozenVersion
+from kit.bundle.landing import land
 from kit.bundle.layout import DRAFT, check_id
 from kit.bundle.leftovers import clean_stale, discard
 from kit.bundle.lint import lint
 from kit.bundle.model import Bundle, resolve
 from kit.bundle.numbering import Number, decide
-from kit.bundle.rebuild import entry_of, rebuild, strategy_value, version_dirs
-from kit.bundle.registry import VersionEntry, commit, locked, read_index, strategy_dir
+from kit.bundle.rebuild import rebuild, version_dirs
+from kit.bundle.registry import locked, read_index, strategy_dir
 from kit.bundle.stage import Plan, stage
 from kit.clock import Clock, iso
 from kit.errors import AlreadyDone, BundleError, GuardError, KitError, StorageError
@@ -208,54 +206,22 @@ def _publish(
         newer = ", ".join(sorted(there - number.known)) or "another"
         raise _lost_race(draft, newer)
     root = folder / str(number.version)
-    index = read_index(workspace)
     try:
-        files.publish_dir(staging, root)
+        land(
+            workspace,
+            staging,
+            root,
+            event="freeze",
+            who=author,
+            why=why,
+            activate=activate,
+            clock=clock,
+        )
     except StorageError as error:
         if error.code == "file.exists":
             raise _lost_race(draft, root.name) from error
-        if not staging.exists():  # the rename is done, and what came after it failed
-            files.remove_tree(root)
-        raise
-    try:
-        files.set_readonly(root)
-        _register(workspace, root, index.raw, author, why, activate, clock)
-    except BaseException:
-        files.remove_tree(root)
         raise
     return root
-
-
-def _register(
-    workspace: Workspace,
-    root: Path,
-    raw: Mapping[str, Any],
-    author: str,
-    why: str,
-    activate: bool,
-    clock: Clock,
-) -> None:
-    id_ = root.parent.name
-    entry = entry_of(root, is_active=activate)
-    old = raw["strategies"].get(id_, {"latest_active_version": None, "all_versions": []})
-    keys = ("version", "created_at", "channel", "is_active", "digest")
-    kept = [
-        VersionEntry(**{key: value[key] for key in keys if key in value})
-        for value in old["all_versions"]
-    ]
-    if activate:
-        kept = [VersionEntry(**{**vars(other), "is_active": False}) for other in kept]
-    strategies = {**raw["strategies"], id_: {**old, **strategy_value([*kept, entry])}}
-    ordered = {name: strategies[name] for name in sorted(strategies)}
-    now = iso(clock.now())
-    events = [
-        Activation(
-            ts=now, event="freeze", version=root.name, digest=entry.digest, who=author, why=why
-        )
-    ]
-    if activate:
-        events.append(Activation(ts=now, event="activate", version=root.name, who=author, why=why))
-    commit(workspace, id_, events, {**raw, "strategies": ordered}, clock)
 
 
 def _lost_race(draft: Bundle, version: str) -> AlreadyDone:

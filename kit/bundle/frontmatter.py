@@ -65,7 +65,12 @@ def split(text: str, where: str) -> FrontMatter:
 
 
 def _load(source: str, where: str) -> tuple[dict[str, Any], dict[str, int]]:
-    loader = _Loader(source)
+    try:
+        loader = _Loader(source)
+    except yaml.reader.ReaderError as error:
+        line = source.count("\n", 0, error.position) + 2
+        problem = f"front matter: {error.reason}"
+        raise _bad(where, line, problem, "remove the character") from error
     try:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):

@@ -24,6 +24,7 @@ class CheckResult:
         detail: What it found, one sentence.
         mend: What to do when it did not pass.
         blocking: Whether a failure stops the freeze; other failures are shown.
+        facts: What a machine may want to know of it, such as the whole answer of the lock.
         artifacts: Relative path -> bytes to put into the version, such as the executed notebook.
     """
 
@@ -32,6 +33,7 @@ class CheckResult:
     detail: str
     mend: str = ""
     blocking: bool = True
+    facts: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class FreezeChecks:
         evidence: A backtest exists whose fingerprints equal the draft's.
         lookahead: The lookahead guard passed on that same code.
         warmup: The manifest's warm-up covers what was measured.
+        lock: The environment lock holds here; returns the schemas of the locked tools.
         notebook: The authoring notebook re-executes clean; may return the executed copy.
         advisory: Further checks; their own `blocking` decides.
     """
@@ -58,13 +61,21 @@ class FreezeChecks:
     evidence: Check
     lookahead: Check
     warmup: Check
+    lock: Check
     notebook: Check
     advisory: tuple[Check, ...] = ()
 
     @property
     def all(self) -> tuple[Check, ...]:
         """Every check, in the order in which they run."""
-        return (self.evidence, self.lookahead, self.warmup, self.notebook, *self.advisory)
+        return (
+            self.evidence,
+            self.lookahead,
+            self.warmup,
+            self.lock,
+            self.notebook,
+            *self.advisory,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Violation", "violations"]
+__all__ = ["ENTRY_CLASS", "Violation", "violations"]
+
+ENTRY_CLASS = "SignalEngine"
+"""The class that Vibe-Trading enters, and no other."""
 
 _TOP_LEVEL = {"numpy", "pandas"}
 _NEIGHBOURS = {"code", "helpers", "prompts", "signal_engine", "example_signal_engine", "kit"}
@@ -52,7 +55,7 @@ class Violation:
     mend: str
 
 
-def violations(tree: ast.Module, entry_class: str = "SignalEngine") -> list[Violation]:
+def violations(tree: ast.Module, entry_class: str = ENTRY_CLASS) -> list[Violation]:
     """Return everything the gate refuses in a parsed `code/signal_engine.py`, by line.
 
     Args:

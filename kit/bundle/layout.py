@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -20,6 +22,7 @@ __all__ = [
     "ENGINE",
     "FROZEN_FILES",
     "MANIFEST",
+    "MAX_ID_LENGTH",
     "NOTEBOOK",
     "REASON_TEMPLATE",
     "SKILL",
@@ -28,10 +31,12 @@ __all__ = [
     "Version",
     "check_id",
     "inside",
+    "is_plain",
     "label",
     "parse_ref",
     "staging_name",
     "staging_of",
+    "twins",
     "version_of",
     "walk",
 ]
@@ -52,14 +57,16 @@ FROZEN_FILES = (*DRAFT_FILES, CHANGELOG, CHECKSUMS)
 """Files a frozen version must hold."""
 
 _ID = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
-_ID_LENGTH = range(3, 42)
+MAX_ID_LENGTH = 41
+"""Characters of the longest strategy id."""
+_MIN_ID_LENGTH = 3
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 _STAGING = re.compile(r"\.(\d+\.\d+\.\d+)\.staging-(\d+)(?:-\d+)?", re.ASCII)
 _JUNK_DIRS = {
     "__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git",
 }  # fmt: skip
 _JUNK_FILES = {".DS_Store", "Thumbs.db"}
-_JUNK_SUFFIXES = {".pyc", ".pyo", ".tmp", ".swp"}
+_JUNK_ENDS = (".pyc", ".pyo", ".tmp", ".swp", "~")
 
 Level = Literal["patch", "minor", "major"]
 
@@ -133,7 +140,7 @@ def check_id(text: str) -> str:
     Raises:
         UsageError: `bundle.bad_id`.
     """
-    if _ID.fullmatch(text) and len(text) in _ID_LENGTH:
+    if _ID.fullmatch(text) and _MIN_ID_LENGTH <= len(text) <= MAX_ID_LENGTH:
         return text
     raise UsageError(
         "bundle.bad_id",
@@ -223,12 +230,14 @@ class Tree:
         symlinks: Symbolic links, of files or directories; they are never followed.
         odd: Devices, sockets, pipes, and names no checksum line can carry.
         empty: Directories that hold nothing; git does not keep them.
+        modes: Permission bits of the plain files and of the directories, the root's under `""`.
     """
 
     files: tuple[str, ...]
     symlinks: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    modes: Mapping[str, int] = field(default_factory=dict)
 
 
 def walk(root: Path, *, junk: bool = False) -> Tree:
@@ -257,36 +266,54 @@ def walk(root: Path, *, junk: bool = False) -> Tree:
             remedy="see what there is: kit list",
         )
     found: dict[str, list[str]] = {"files": [], "symlinks": [], "odd": [], "empty": []}
-    _collect(root, "", junk, found)
-    return Tree(**{kind: tuple(sorted(names)) for kind, names in found.items()})
+    modes = {"": stat.S_IMODE(root.stat().st_mode)}
+    _collect(str(root), "", junk, found, modes)
+    return Tree(**{kind: tuple(sorted(names)) for kind, names in found.items()}, modes=modes)
 
 
-def _collect(folder: Path, prefix: str, junk: bool, found: dict[str, list[str]]) -> None:
+def _collect(
+    folder: str, prefix: str, junk: bool, found: dict[str, list[str]], modes: dict[str, int]
+) -> None:
     with os.scandir(folder) as entries:
         entry = None
         for entry in entries:
             relative = f"{prefix}{entry.name}"
-            if not _plain_name(entry.name):
+            if not is_plain(entry.name):
                 found["odd"].append(relative)
             elif entry.is_symlink():
                 found["symlinks"].append(relative)
             elif entry.is_dir(follow_symlinks=False):
                 if junk or entry.name not in _JUNK_DIRS:
-                    _collect(folder / entry.name, f"{relative}/", junk, found)
-            elif not stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode):
+                    modes[relative] = stat.S_IMODE(entry.stat().st_mode)
+                    _collect(entry.path, f"{relative}/", junk, found, modes)
+            elif not stat.S_ISREG(mode := entry.stat(follow_symlinks=False).st_mode):
                 found["odd"].append(relative)
             elif junk or not _is_junk(entry.name):
                 found["files"].append(relative)
+                modes[relative] = stat.S_IMODE(mode)
     if entry is None and prefix:
         found["empty"].append(prefix.rstrip("/"))
 
 
+def twins(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Find paths that some file system takes for one: they differ by case or by composition.
+
+    Yields:
+        The later path, of a file or a directory, and the earlier one it would meet.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        for path in (*reversed([str(p) for p in PurePosixPath(name).parents][:-1]), name):
+            other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
+            if other != path:
+                yield path, other
+                break
+
+
 def _is_junk(name: str) -> bool:
-    return name in _JUNK_FILES or Path(name).suffix in _JUNK_SUFFIXES or name.endswith("~")
+    return name in _JUNK_FILES or name.endswith(_JUNK_ENDS)
 
 
-def _plain_name(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Whether `sha256sum -c` reads the name back unchanged, on any machine."""
-    return (
-        "\\" not in name and name.isprintable() and not any(0xD800 <= ord(c) < 0xE000 for c in name)
-    )
+    return name.isprintable() and "\\" not in name

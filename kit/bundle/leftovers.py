@@ -18,6 +18,7 @@ __all__ = ["claim", "clean_stale", "discard", "in_progress", "process_suffix"]
 _LEFTOVERS = (
     re.compile(r"\.\d+\.\d+\.\d+\.staging-(\d+)(?:-(\d+))?", re.ASCII),
     re.compile(r"\.draft\.new-(\d+)(?:-(\d+))?", re.ASCII),
+    re.compile(r"\.kit-skill\.new-(\d+)(?:-(\d+))?", re.ASCII),
     re.compile(r"\.(?:INDEX\.json|activations\.jsonl)\.(\d+)()\.tmp", re.ASCII),
 )
 

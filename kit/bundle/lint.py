@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kit.bundle import lint_code, lint_layout, lint_manifest, lint_prompts, lint_skill
+from kit.bundle import (
+    lint_code,
+    lint_layout,
+    lint_manifest,
+    lint_prompts,
+    lint_recorded,
+    lint_skill,
+)
 from kit.bundle.findings import Finding
 from kit.bundle.lint_context import Context, Rule
 
@@ -15,6 +22,7 @@ __all__ = ["RULES", "lint"]
 RULES: tuple[Rule, ...] = (
     *lint_layout.RULES,
     *lint_manifest.RULES,
+    *lint_recorded.RULES,
     *lint_skill.RULES,
     *lint_prompts.RULES,
     *lint_code.RULES,

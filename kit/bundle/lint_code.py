@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kit.bundle import layout
 from kit.bundle.code import load_engine
-from kit.bundle.gate import violations
+from kit.bundle.gate import ENTRY_CLASS, violations
 from kit.bundle.lint_context import Context, Hit, Rule, line_in
 from kit.errors import BundleError
 
@@ -23,7 +23,7 @@ def _gate(context: Context) -> Iterator[Hit]:
     tree = context.trees.get(layout.ENGINE)
     if tree is None:
         return
-    entry = context.manifest.execution.entry_class if context.manifest else "SignalEngine"
+    entry = context.manifest.execution.entry_class if context.manifest else ENTRY_CLASS
     for violation in violations(tree, entry):
         yield Hit(
             path=layout.ENGINE,
@@ -37,6 +37,8 @@ def _engine(context: Context) -> Iterator[Hit]:
     tree = context.trees.get(layout.ENGINE)
     if tree is None or context.manifest is None or violations(tree):
         return  # what the gate refuses is not executed
+    if context.manifest.execution.entry_class != ENTRY_CLASS:
+        return  # manifest.names says so
     try:
         load_engine(context.root, context.manifest.execution)
     except BundleError as error:

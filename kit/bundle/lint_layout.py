@@ -30,11 +30,8 @@ def _links(context: Context) -> Iterator[Hit]:
 def _names(context: Context) -> Iterator[Hit]:
     for path in context.tree.odd:
         yield Hit(path=path, message=f"{path!r} is no plain file with a plain name")
-    seen: dict[str, str] = {}
-    for path in context.tree.files:
-        other = seen.setdefault(path.casefold(), path)
-        if other != path:
-            yield Hit(path=path, message=f"differs from {other} only by case")
+    for path, other in layout.twins(context.tree.files):
+        yield Hit(path=path, message=f"differs from {other} only by case or composition")
 
 
 def _text(context: Context) -> Iterator[Hit]:

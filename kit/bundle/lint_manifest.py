@@ -8,6 +8,7 @@ from datetime import date
 from types import MappingProxyType
 
 from kit.bundle import layout
+from kit.bundle.gate import ENTRY_CLASS
 from kit.bundle.lint_context import Context, Hit, Rule
 from kit.bundle.manifest import LockedMcp, Manifest
 from kit.errors import BundleError
@@ -25,6 +26,7 @@ _LLM_KEY = re.compile(
     r"|HUGGINGFACE|LITELLM|MINIMAX|MISTRAL|MOONSHOT|OPENAI|OPENROUTER|PERPLEXITY|PERPLEXITYAI"
     r"|QWEN|SILICONFLOW|TOGETHER|TOGETHERAI|VOLCENGINE|XAI|ZAI|ZHIPU|ZHIPUAI)_API_(?:KEY|TOKEN)"
 )
+_POLICY = "degradation_policy"
 _PROVENANCE = ("created_by", "created_at", "kit_version", "python", "libraries", "conversations")
 
 
@@ -81,11 +83,11 @@ def _names(context: Context) -> Iterator[Hit]:
     if not context.draft and version is not None and manifest.version != str(version):
         message = f"version is {manifest.version}, the directory {version}"
         yield _at(context, "version", message)
-    if manifest.execution.entry_class != "SignalEngine":
+    if manifest.execution.entry_class != ENTRY_CLASS:
         yield _at(
             context,
             "execution.entry_class",
-            "Vibe-Trading enters the class SignalEngine and no other",
+            f"Vibe-Trading enters the class {ENTRY_CLASS} and no other",
         )
 
 
@@ -187,8 +189,10 @@ def _policy(context: Context) -> Iterator[Hit]:
     from kit.degradation import problems
 
     raw = context.manifest_raw
-    if not isinstance(raw, dict):
-        return
+    shape = context.problems.get(layout.MANIFEST)
+    misshapen = shape.details.get("problems", ()) if shape else ()
+    if not isinstance(raw, dict) or any(p["path"].startswith(_POLICY) for p in misshapen):
+        return  # manifest.schema says so
     for problem in problems(raw):
         dotted = problem.partition(":")[0]
         yield Hit(path=layout.MANIFEST, message=problem, line=context.line(layout.MANIFEST, dotted))

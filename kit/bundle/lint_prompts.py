@@ -161,7 +161,7 @@ def _try(
     inputs = sample_input(prompt)
     try:
         answer = function(inputs)
-    except Exception as error:  # noqa: BLE001 - a stand-in may raise anything; lint goes on
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stand-in may raise anything
         name = reference.partition("::")[0]
         yield Hit(
             path=name,

@@ -129,11 +129,12 @@ def _unknown(context: Context, span: str) -> str | None:
     path, double, name = span.partition("::")
     if _FILE.fullmatch(path):
         if path not in context.tree.files:
-            if path.startswith(_GENERATED):
-                return None
+            if path.startswith(_GENERATED) or path in _owed(context):
+                return None  # not written yet, or layout.required and manifest.paths say so
             hint = suggestion(path, context.tree.files)
             return f"{path} is not in the bundle{'; ' if hint else ''}{hint}"
-        if double and not _defines(context.trees.get(path), name):
+        owed = name in _entries(context)
+        if double and not owed and not _defines(context.trees.get(path), name):
             return f"{path} defines no {name}"
         return None
     if _FOLDER.fullmatch(span):
@@ -143,9 +144,24 @@ def _unknown(context: Context, span: str) -> str | None:
     if method:
         tree = context.trees.get(layout.ENGINE)
         known = tree is None or not _defines(tree, method[1]) or _defines(tree, span)
+        known = known or span in _entries(context)
         return None if known else f"class {method[1]} has no {method[2]}"
     tool = _TOOL.fullmatch(span)
     return _unknown_tool(context, tool[1], tool[2]) if tool else None
+
+
+def _owed(context: Context) -> set[str]:
+    """Files whose absence another rule reports."""
+    steps = context.manifest.llm_steps.values() if context.manifest else ()
+    return {*layout.DRAFT_FILES, *(step.prompt_path for step in steps)}
+
+
+def _entries(context: Context) -> set[str]:
+    """Methods whose absence `code.engine` reports."""
+    if context.manifest is None:
+        return set()
+    run = context.manifest.execution
+    return {f"{run.entry_class}.{name}" for name in (run.entry_method, run.screen_method)}
 
 
 def _unknown_tool(context: Context, server: str, tool: str) -> str | None:

@@ -34,6 +34,8 @@ ZONES: Mapping[str, str] = MappingProxyType(
 )
 """Short zone words of `asof_time` beside IANA names; CST is China Standard Time here."""
 
+_PANEL_TOOLS = {"cn": "trading-data-cn.get_bars"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -147,6 +149,8 @@ class DataContract:
         asof_time: `T HH:MM ZONE`: the moment after which a session's data is complete.
         universe: Market and selector.
         warmup_bars: Smallest history after which outputs stop changing; None until measured.
+        tool: `<server>.<tool>` that serves such bars; None for the market's own, see `panel_tool`.
+        context: Other market -> symbols of read-only series beside the universe, never traded.
     """
 
     frequency: str
@@ -156,11 +160,18 @@ class DataContract:
     asof_time: str
     universe: Mapping[str, Any]
     warmup_bars: int | None = None
+    tool: str | None = None
+    context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def market(self) -> str:
         """Market of the universe: `cn`, `hk` or `us`."""
         return str(self.universe["market"])
+
+    @property
+    def panel_tool(self) -> str | None:
+        """The MCP tool that a read of bars counts as a read of; None where the market has none."""
+        return self.tool or _PANEL_TOOLS.get(self.market)
 
     @property
     def selector(self) -> dict[str, Any]:
@@ -248,6 +259,10 @@ class Manifest:
                 **{
                     **_known(value["data_contract"]),
                     "fields": tuple(value["data_contract"]["fields"]),
+                    "context": {
+                        series["market"]: tuple(series["symbols"])
+                        for series in value["data_contract"].get("context", ())
+                    },
                 }
             ),
             limits=Limits(**_known(value["limits"])),
@@ -274,6 +289,17 @@ def _beyond_schema(value: Mapping[str, Any]) -> list[Problem]:
                 hint=suggestion(zone, known) or "use an IANA name such as Asia/Shanghai",
             )
         )
+    markets = [value["data_contract"]["universe"]["market"]]
+    for place, series in enumerate(value["data_contract"].get("context", ())):
+        if series["market"] in markets:
+            problems.append(
+                Problem(
+                    path=f"data_contract.context[{place}].market",
+                    message=f"{series['market']!r} stands twice, or is the universe's own market",
+                    hint="list the symbols of a market once; own ones belong to the universe",
+                )
+            )
+        markets.append(series["market"])
     steps = value["llm_steps"]
     problems += [
         Problem(

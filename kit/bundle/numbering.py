@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kit.bundle.diff import BUMPS, Bump, Change, VersionDiff, content_digest, diff
-from kit.bundle.draft import FIRST_VERSION
+from kit.bundle.draft import FIRST_VERSION, template_dir
 from kit.bundle.layout import Level, Version
-from kit.bundle.model import Bundle
+from kit.bundle.model import Bundle, resolve
 from kit.bundle.rebuild import version_dirs
 from kit.errors import AlreadyDone, GuardError, UsageError
 from kit.workspace import Workspace
 
-__all__ = ["Number", "decide"]
+__all__ = ["Number", "decide", "origin_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +96,26 @@ def decide(workspace: Workspace, draft: Bundle, bump: str, first_version: str | 
         changes=found.changes,
         known=known,
     )
+
+
+def origin_of(workspace: Workspace, bundle: Bundle) -> Path | None:
+    """Return the directory that a bundle is compared with when nobody names one.
+
+    That is its parent version, or the newest other one; for the first of a line what it was forked
+    from, another strategy's version or a template; None when it was written from nothing.
+
+    Raises:
+        RegistryError: What it was forked from is not there any more; see `resolve`.
+    """
+    folder = bundle.root.parent
+    roots = [root for root in version_dirs(folder) if root != bundle.root]
+    if roots:
+        return _parent(bundle, roots)
+    provenance = bundle.manifest.raw["provenance"]
+    if "x-template" in provenance:
+        return template_dir(str(provenance["x-template"]))
+    forked = provenance.get("x-forked-from")
+    return resolve(workspace, str(forked)).root if forked else None
 
 
 def _parent(draft: Bundle, roots: list[Path]) -> Path:

@@ -12,7 +12,7 @@ from kit.bundle import activations, checksums
 from kit.bundle.activations import Activation
 from kit.bundle.layout import CHECKSUMS, MANIFEST, Version, label
 from kit.bundle.registry import Index, Strategy, VersionEntry, locked, read_index, strategy_dir
-from kit.bundle.trust import require_place
+from kit.bundle.trust import require_manifest
 from kit.clock import Clock, iso
 from kit.errors import BundleError, RegistryError
 from kit.workspace import Workspace
@@ -21,6 +21,7 @@ __all__ = [
     "Rebuilt",
     "entry_of",
     "rebuild",
+    "refuse_other_digest",
     "strategy_dirs",
     "strategy_links",
     "strategy_value",
@@ -58,7 +59,7 @@ def entry_of(root: Path, *, is_active: bool) -> VersionEntry:
         BundleError: The manifest or the checksums cannot be read, or the manifest names another
             strategy or version.
     """
-    manifest = require_place(root)
+    manifest = require_manifest(root)
     if manifest.provenance.created_at is None:
         raise BundleError(
             "bundle.manifest",
@@ -156,8 +157,8 @@ def _from_disk(
     for root in roots:
         checksums.require(root)
         entry = entry_of(root, is_active=root.name == (kept or active))
-        _refuse_other_digest(folder.name, entry, recorded, activations.FILE)
-        _refuse_other_digest(folder.name, entry, listed, "INDEX.json")
+        refuse_other_digest(folder.name, entry, recorded, activations.FILE)
+        refuse_other_digest(folder.name, entry, listed, "INDEX.json")
         if entry.version not in recorded:
             notes.append(f"{folder.name}@{entry.version}: no record of it; adopted")
             new.insert(0, _adoption(entry, who, clock))
@@ -232,9 +233,14 @@ def _version_lost(id_: str, versions: str, where: str) -> RegistryError:
     )
 
 
-def _refuse_other_digest(
-    id_: str, entry: VersionEntry, recorded: Mapping[str, str], source: str
+def refuse_other_digest(
+    id_: str, entry: VersionEntry, recorded: Mapping[str, str | None], source: str
 ) -> None:
+    """Compare a version's digest with the one that `source` recorded, if it did.
+
+    Raises:
+        RegistryError: `registry.digest_mismatch`.
+    """
     known = recorded.get(entry.version)
     if known is not None and known != entry.digest:
         raise RegistryError(

@@ -12,7 +12,7 @@ from kit import files
 from kit.bundle import activations, checksums
 from kit.bundle.activations import Activation
 from kit.bundle.layout import DRAFT, Version, check_id
-from kit.bundle.trust import require_place, require_recorded
+from kit.bundle.trust import require_manifest, require_recorded
 from kit.clock import Clock, iso
 from kit.errors import BundleError, DataError, RegistryError
 from kit.schemas import suggestion, validate
@@ -186,7 +186,7 @@ def activate(
         entry = require_version(strategy, version)
         root = strategy_dir(workspace, id_) / version
         checksums.require(root)
-        require_place(root)
+        require_manifest(root)
         require_recorded(root, entry.digest)
         event = Activation(ts=iso(clock.now()), event="activate", version=version, who=who, why=why)
         return _with_active(workspace, index, id_, version, event, clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -30,9 +29,10 @@ from kit.bundle.layout import (
 from kit.bundle.leftovers import claim, discard, in_progress, process_suffix
 from kit.bundle.model import Bundle
 from kit.bundle.text import read_bundle_json, read_bundle_text
-from kit.errors import AlreadyDone
+from kit.errors import AlreadyDone, GuardError
+from kit.workspace import git_commit
 
-__all__ = ["Plan", "git_commit", "stage"]
+__all__ = ["Plan", "stage"]
 
 _LIBRARIES = (
     "numpy",
@@ -44,7 +44,6 @@ _LIBRARIES = (
     "papermill",
     "jsonschema",
 )
-_GIT_SECONDS = 5.0
 _UNRELEASED = re.compile(r"^## unreleased\s*$", re.IGNORECASE)
 _HEADER = "# Changelog\n"
 
@@ -83,6 +82,7 @@ def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
 
     Raises:
         AlreadyDone: `freeze.busy` when this very process prepares that version already.
+        GuardError: `freeze.edited` when the draft is no longer what was opened and checked.
         StorageError: The disk refused.
         BundleError: The draft has links or unusable names.
     """
@@ -97,6 +97,7 @@ def stage(draft: Bundle, plan: Plan) -> tuple[Path, str]:
     try:
         claim(staging)
         _copy(draft.root, staging, plan)
+        _require_unedited(draft)
         _write_changelog(draft.root, staging, plan)
         _write_schemas(staging, draft)
         skill = read_bundle_text(staging, SKILL)
@@ -121,6 +122,17 @@ def _copy(draft: Path, staging: Path, plan: Plan) -> None:
         target = inside(staging, path)
         files.make_dir(target.parent)
         files.write_bytes(target, data)
+
+
+def _require_unedited(draft: Bundle) -> None:
+    """Refuse what nobody checked: evidence and guards speak of the draft as it was opened."""
+    if checksums.tree_digest(draft.root) != draft.digest:
+        raise GuardError(
+            "freeze.edited",
+            "the draft changed while it was being frozen",
+            where=draft.ref,
+            remedy=f"freeze again when nobody edits it: kit freeze {draft.id}",
+        )
 
 
 def _renamed_conversation(draft: Path, slug: str | None) -> dict[str, str]:
@@ -214,19 +226,3 @@ def _notebook(staging: Path) -> dict[str, str] | None:
     if not path.is_file():
         return None
     return {"path": NOTEBOOK, "sha256": files.sha256_file(path)}
-
-
-def git_commit(root: Path) -> str | None:
-    """Return the commit checked out around `root`, or None outside git."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--verify", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_GIT_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    commit = done.stdout.strip()
-    return commit if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{7,64}", commit) else None

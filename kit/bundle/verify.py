@@ -13,7 +13,7 @@ from kit.bundle.findings import Finding
 from kit.bundle.layout import Version, parse_ref
 from kit.bundle.rebuild import strategy_dirs, version_dirs
 from kit.bundle.registry import read_index, require_strategy, require_version
-from kit.bundle.trust import require_place
+from kit.bundle.trust import Facts
 from kit.errors import BundleError, UsageError
 from kit.workspace import Workspace
 
@@ -84,16 +84,18 @@ def verify(workspace: Workspace, ref: str | None = None, *, fix: bool = False) -
     rows: list[Row] = []
     checked: list[str] = []
     fixed: list[str] = []
-    for root in _roots(workspace, ref):
-        name = f"{root.parent.name}@{root.name}"
+    versions = [Facts(root) for root in _roots(workspace, ref)]
+    for facts in versions:
+        name = f"{facts.root.parent.name}@{facts.root.name}"
         checked.append(name)
-        found = _version_rows(root, name)
+        found = _version_rows(facts, name)
         if fix and any(row.kind == "mode" for row in found) and all(row.advice for row in found):
-            files.set_readonly(root)
+            files.set_readonly(facts.root)
             fixed.append(name)
-            found = _version_rows(root, name)
+            found = _version_rows(facts, name)
         rows += found
-    rows += [_row(finding) for finding in index_findings(workspace) if _concerns(finding, ref)]
+    disagreements = index_findings(workspace, versions)
+    rows += [_row(finding) for finding in disagreements if _concerns(finding, ref)]
     return Verification(checked=tuple(checked), rows=tuple(rows), fixed=tuple(fixed))
 
 
@@ -119,7 +121,7 @@ def _roots(workspace: Workspace, ref: str | None) -> list[Path]:
     return roots
 
 
-def _version_rows(root: Path, ref: str) -> list[Row]:
+def _version_rows(facts: Facts, ref: str) -> list[Row]:
     try:
         rows = [
             Row(
@@ -129,14 +131,14 @@ def _version_rows(root: Path, ref: str) -> list[Row]:
                 detail=_DETAILS[difference.kind],
                 advice=difference.is_advice,
             )
-            for difference in checksums.verify(root)
+            for difference in checksums.verify(facts.root, facts.listed)
         ]
     except BundleError as error:
         detail = f"{error.message}; {error.remedy}"
         return [Row(ref=ref, path=error.where, kind="unreadable", detail=detail)]
     if all(row.advice for row in rows):
         try:
-            require_place(root)
+            _ = facts.place
         except BundleError as error:
             detail = f"{error.message}; {error.remedy}"
             rows.append(Row(ref=ref, path=error.where, kind=error.code, detail=detail))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _INVALID = 3
 
 
-@click.command(epilog="Example: kit new quiet-pullback --from ma250-pullback@0.3.1")
+@click.command(epilog="Example: kit new quiet-pullback --template pullback")
 @click.argument("strategy_id", metavar="ID")
 @click.option(
     "--from",
@@ -26,18 +27,30 @@ _INVALID = 3
     metavar="ID@VERSION",
     help="Version to start from [default: the strategy's own latest].",
 )
+@click.option("--template", metavar="NAME", help="Start from `pullback` or `event-driven` instead.")
 @output.json_option
 @click.pass_obj
-def new(session: output.Session, strategy_id: str, origin: str | None, as_json: bool) -> None:
-    """Start a draft from a frozen version."""
+def new(
+    session: output.Session,
+    strategy_id: str,
+    origin: str | None,
+    template: str | None,
+    as_json: bool,
+) -> None:
+    """Start a draft from a frozen version or a template."""
     from kit import bundle
 
+    if origin and template:
+        raise click.UsageError("--from and --template exclude each other")
     workspace = session.workspace()
-    draft = bundle.new_draft(workspace, strategy_id, origin)
+    draft = bundle.new_draft(workspace, strategy_id, origin, template=template)
+    near = bundle.near_ids(workspace, strategy_id)
     if as_json:
-        output.emit_json({"id": strategy_id, "draft": workspace.relative(draft)})
+        output.emit_json({"id": strategy_id, "draft": workspace.relative(draft), "near": near})
         return
     output.say(f"draft ready: {workspace.relative(draft)}")
+    if near:
+        output.message(f"warning: easily mistaken for {', '.join(near)}")
     output.message(f"next: edit it, then kit lint {strategy_id} and kit backtest {strategy_id}")
 
 
@@ -97,36 +110,38 @@ def lint(session: output.Session, ref: str, as_json: bool) -> int:
 def diff(
     session: output.Session, strategy_id: str, old: str | None, new_: str | None, as_json: bool
 ) -> None:
-    """Explain what changed between two versions.
+    """Explain what changed between two versions, and which bump that demands.
 
-    OLD defaults to the latest version, NEW to the draft.
+    OLD defaults to what NEW was made from, NEW to the draft.
     """
     from kit.bundle import resolve
     from kit.bundle.diff import diff as compare
-    from kit.bundle.rebuild import version_dirs
+    from kit.bundle.numbering import origin_of
 
     workspace = session.workspace()
-    target = resolve(workspace, f"{strategy_id}@{new_ or 'draft'}").root
-    if old is None:
-        versions = [root for root in version_dirs(target.parent) if root != target]
-        if not versions:
-            raise UsageError(
-                "bundle.no_parent",
-                f"{strategy_id} has no frozen version to compare with",
-                remedy=f"cut the first one: kit freeze {strategy_id}",
-            )
-        origin = versions[0]
-    else:
-        origin = resolve(workspace, f"{strategy_id}@{old}").root
-    found = compare(origin, target)
+    target = resolve(workspace, f"{strategy_id}@{new_ or 'draft'}")
+    named = resolve(workspace, f"{strategy_id}@{old}").root if old else None
+    origin = named or origin_of(workspace, target)
+    if origin is None:
+        raise UsageError(
+            "bundle.no_parent",
+            f"{strategy_id} has no frozen version to compare with",
+            remedy=f"cut the first one: kit freeze {strategy_id}",
+        )
+    found = compare(origin, target.root)
+    same = origin.parent == target.root.parent
+    name = origin.name if same else f"{origin.parent.name}/{origin.name}"
     if as_json:
         changes = [dict(vars(change)) for change in found.changes]
         output.emit_json(
-            {"old": origin.name, "new": target.name, "bump": found.bump, "changes": changes}
+            {"old": name, "new": target.root.name, "bump": found.bump, "changes": changes}
         )
         return
-    output.table(("bump", "area", "change"), [(c.level, c.area, c.text) for c in found.changes])
-    output.say(f"{origin.name} → {target.name}: {found.bump}")
+    output.say(f"{strategy_id}: {name} → {target.root.name}: {found.bump.upper()}")
+    for area, changes_of in groupby(found.changes, key=lambda change: change.area):
+        output.say(area)
+        for change in changes_of:
+            output.say(f"  {change}")
 
 
 @click.command(epilog="Example: kit freeze ma250-pullback --bump auto --activate")

@@ -377,5 +377,5 @@ def passing(name: str) -> Any:
 
 def passing_checks(**changed: Any) -> FreezeChecks:
     """Checks that pass, except those given."""
-    names = ("evidence", "lookahead", "warmup", "notebook")
+    names = ("evidence", "lookahead", "warmup", "lock", "notebook")
     return FreezeChecks(**{**{name: passing(name) for name in names}, **changed})

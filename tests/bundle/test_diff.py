@@ -63,22 +63,25 @@ TABLE: dict[str, tuple[Edit, str, str]] = {
         lambda r: put(r, "manifest.json", "data_contract", "history_days", value=60),
         "major", "data_contract.history_days 30 -> 60"),
     "rule": (
-        lambda r: sub(r, ENGINE, "(gap >= 0)", "(gap > 0)"), "minor", "rules changed"),
+        lambda r: sub(r, ENGINE, "(gap >= 0)", "(gap > 0)"),
+        "minor", "SignalEngine.generate changed"),
     "rule-by-name": (
         lambda r: sub(r, ENGINE, 'frame["close"].rolling', 'frame["low"].rolling'),
-        "minor", "rules changed"),
+        "minor", "gap_to_average changed"),
     "rule-by-flag": (
         lambda r: sub(r, ENGINE, "sector_filter=None", "sector_filter=False"),
-        "minor", "rules changed"),
+        "minor", "SignalEngine.screen_today changed"),
     "helper": (
         lambda r: sub(r, "code/helpers/offline_reason.py", 'inputs["pick"]', 'inputs.get("pick")'),
-        "minor", "rules changed"),
+        "minor", "reason changed"),
     "new-code": (
         lambda r: (r / "code/helpers/new.py").write_text("x = 1\n"), "minor", "new.py added"),
     "prompt-text": (
-        lambda r: sub(r, FILTER, "Name the sectors", "List the sectors"), "minor", FILTER),
+        lambda r: sub(r, FILTER, "Name the sectors", "List the sectors"),
+        "minor", f"{FILTER}: section 'task' reworded"),
     "prompt-schema": (
-        lambda r: sub(r, FILTER, "rationale: string", "rationale: string?"), "minor", FILTER),
+        lambda r: sub(r, FILTER, "rationale: string", "rationale: string?"),
+        "minor", "output_schema.rationale string -> string?"),
     "step": (
         lambda r: put(r, "manifest.json", "llm_steps", "pick_explanation", "temperature",
                       value=0.5),
@@ -89,13 +92,13 @@ TABLE: dict[str, tuple[Edit, str, str]] = {
     "policy": (
         lambda r: put(r, "manifest.json", "degradation_policy", "rules", 0, "action",
                       value="abort_with_report"),
-        "minor", "degradation_policy.rules"),
+        "minor", "rules[llm_step_failed event_sector_filter].action skip_step -> abort"),
     "flow": (
         lambda r: sub(r, "SKILL.md", "3. **Sector filter**: run", "3. **Sector filter**: apply"),
         "minor", "how to invoke"),
     "parameter-kind": (
         lambda r: put(r, "config.json", "_kit", "params", "ma_window", value="20"),
-        "minor", "ma_window 20 -> 20"),
+        "minor", "ma window 20 -> 20"),
     "parameter-added": (
         lambda r: put(r, "config.json", "_kit", "params", "other", value=1),
         "minor", "other added: 1"),
@@ -104,7 +107,7 @@ TABLE: dict[str, tuple[Edit, str, str]] = {
         "minor", "position_adjustment hold -> rebalance"),
     "parameter": (
         lambda r: put(r, "config.json", "_kit", "params", "ma_window", value=18),
-        "patch", "ma_window 20 -> 18"),
+        "patch", "ma window 20 -> 18"),
     "constant": (
         lambda r: sub(r, ENGINE, "ABOVE = 0.03", "ABOVE = 0.05"), "patch", "ABOVE 0.03 -> 0.05"),
     "default": (
@@ -206,7 +209,7 @@ def test_the_largest_change_decides_and_is_named(pair: tuple[Path, Path]) -> Non
 def test_a_change_reads_as_a_line(pair: tuple[Path, Path]) -> None:
     old, new = pair
     TABLE["parameter"][0](new)
-    assert [str(change) for change in diff(old, new).changes] == ["ma_window 20 -> 18: PATCH"]
+    assert [str(change) for change in diff(old, new).changes] == ["ma window 20 -> 18: PATCH"]
 
 
 def test_rewrapped_text_is_no_change(pair: tuple[Path, Path]) -> None:

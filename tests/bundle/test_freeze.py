@@ -109,7 +109,7 @@ def test_the_next_version_takes_the_computed_bump(draft: Path, cut: Cut) -> None
     put(draft, "config.json", "_kit", "params", "ma_window", value=18)
     patch = cut()
     assert (patch.version, patch.bump) == ("0.1.1", "patch")
-    assert [change.text for change in patch.changes] == ["ma_window 20 -> 18"]
+    assert [change.text for change in patch.changes] == ["ma window 20 -> 18"]
     put(draft, "manifest.json", "limits", "production_max_llm_calls", value=30)
     minor = cut()
     assert (minor.version, minor.parent_version) == ("0.2.0", "0.1.1")
@@ -156,7 +156,7 @@ def test_the_changelog_grows_and_takes_what_is_unreleased(draft: Path, cut: Cut)
         "# Changelog\n\n"
         "## 0.1.1 - 2024-09-19\n\n"
         "Patch change from 0.1.0:\n\n"
-        "- ma_window 20 -> 18\n\n"
+        "- ma window 20 -> 18\n\n"
         "## 0.1.0 - 2024-09-19\n\n"
         "First idea.\n\n"
         "First version.\n"
@@ -273,6 +273,22 @@ def test_every_blocking_check_must_be_given() -> None:
         FreezeChecks()  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("name", ["code/signal_engine.py", "SKILL.md", "references/glossary.md"])
+def test_an_edit_while_it_is_checked_is_not_frozen(
+    draft: Path, cut: Cut, builder: ModuleType, workspace: Workspace, name: str
+) -> None:
+    def slow(_bundle: Bundle) -> CheckResult:
+        (draft / name).write_bytes((draft / name).read_bytes() + b"\n")
+        return CheckResult(name="evidence", ok=True, detail="of what it was")
+
+    before = workspace.index_path.read_bytes()
+    with pytest.raises(GuardError, match="changed while") as error:
+        cut(checks=builder.passing_checks(evidence=slow))
+    assert error.value.code == "freeze.edited"
+    assert [path.name for path in draft.parent.iterdir()] == ["draft"]
+    assert workspace.index_path.read_bytes() == before
+
+
 def test_checks_see_the_draft_and_may_leave_files(
     draft: Path, cut: Cut, builder: ModuleType
 ) -> None:
@@ -363,5 +379,6 @@ def test_progress_is_told(
         progress=told.append,
     )
     assert told == [
-        "lint", "conversation", "evidence", "lookahead", "warmup", "notebook", "stage", "publish"
+        "lint", "conversation", "evidence", "lookahead", "warmup", "lock", "notebook", "stage",
+        "publish",
     ]  # fmt: skip

@@ -1,19 +1,39 @@
-"""A bundle stands alone: with only pandas and numpy it screens as it does through the kit."""
+"""A bundle stands alone: with only pandas and numpy it screens as it does through the kit.
+
+Every frozen version in the repository is tried, whichever strategies there are.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from kit.market import MarketPanel
+from kit.bundle import Bundle
+from kit.bundle.rebuild import version_dirs
+from kit.market import MarketPanel, SampleSource, load_panel
 
-DAYS = ["2020-02-27", "2020-02-12", "2019-12-03", "2024-04-12"]
+STRATEGIES = Path(__file__).resolve().parents[2] / "strategies"
+FROZEN = [
+    root
+    for folder in sorted(STRATEGIES.iterdir())
+    if folder.is_dir()
+    for root in version_dirs(folder)
+]
+ENTRIES = [
+    pytest.param(root, entry, id=f"{root.parent.name}@{root.name} {entry}")
+    for root in FROZEN
+    for entry in ("code/signal_engine.py", "example_signal_engine.py")
+    if (root / entry).is_file()
+]
+DAYS = 60
 
 CHILD = """
 import json, sys
@@ -44,43 +64,60 @@ print(json.dumps({"picks": out, "kit": any(m.partition(".")[0] == "kit" for m in
 """
 
 
-@pytest.mark.parametrize("entry", ["code/signal_engine.py", "example_signal_engine.py"])
-def test_the_picks_are_the_same_without_the_kit(
-    bundle_root: Path,
-    panel: MarketPanel,
-    frames: dict[str, pd.DataFrame],
-    module: Any,
-    tmp_path: Path,
-    entry: str,
-) -> None:
+@cache
+def panel_of(market: str) -> MarketPanel:
+    """Every stock that the sample has in a market."""
+    source = SampleSource()
+    symbols = [s.symbol for s in source.securities(market) if s.kind == "stock"]
+    return load_panel(source, symbols, date(2018, 6, 1), date(2024, 9, 19), market=market)
+
+
+@cache
+def through_the_kit(root: Path) -> dict[str, list[Any]]:
+    """The picks of the days on which there are some, and of a few more."""
+    bundle = Bundle.open(root)
+    panel = panel_of(bundle.manifest.data_contract.market)
+    engine: Any = bundle.engine()
+    frames = {symbol: panel[symbol] for symbol in panel}
+    screen = getattr(engine, "screen_panel", None)
+    found = {}
+    for day in panel.dates:
+        data = panel if screen else frames
+        picks = (screen or engine.screen_today)(data, day)
+        found[day.date().isoformat()] = [[*pick] for pick in picks]
+    fired = [day for day, picks in found.items() if picks]
+    chosen = {*fired[:: max(1, len(fired) // DAYS)], *list(found)[::200]}
+    return {day: found[day] for day in sorted(chosen)}
+
+
+def test_there_are_versions_to_try() -> None:
+    assert len(FROZEN) >= 2
+    assert len(ENTRIES) >= len(FROZEN)
+
+
+@pytest.mark.parametrize(("root", "entry"), ENTRIES)
+def test_the_picks_are_the_same_without_the_kit(root: Path, entry: str, tmp_path: Path) -> None:
+    expected = through_the_kit(root)
+    panel = panel_of(Bundle.open(root).manifest.data_contract.market)
+    frames = {symbol: panel[symbol] for symbol in panel}
     data = tmp_path / "bars.csv"
     pd.concat(
         [frame.rename_axis("date").reset_index().assign(symbol=s) for s, frame in frames.items()]
     ).to_csv(data, index=False)
-    known = {symbol: frame.attrs["industry"] for symbol, frame in frames.items()}
-    before = sorted(path.name for path in bundle_root.rglob("*"))
+    industries = {s: f.attrs["industry"] for s, f in frames.items() if f.attrs.get("industry")}
+    before = sorted(path.name for path in root.rglob("*"))
+    arguments = [str(root), str(data), json.dumps(industries), entry, *expected]
     child = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-c",
-            CHILD,
-            str(bundle_root),
-            str(data),
-            json.dumps(known),
-            entry,
-            *DAYS,
-        ],
+        [sys.executable, "-I", "-c", CHILD, *arguments],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
+        timeout=120,
     )
     assert child.returncode == 0, child.stderr
     answer = json.loads(child.stdout)
     assert answer["kit"] is False
-    engine = module.SignalEngine()
-    through_the_kit = {day: [[*pick] for pick in engine.screen_panel(panel, day)] for day in DAYS}
-    assert answer["picks"] == json.loads(json.dumps(through_the_kit))
-    assert any(through_the_kit.values())
-    assert sorted(path.name for path in bundle_root.rglob("*")) == before
+    assert answer["picks"] == json.loads(json.dumps(expected))
+    assert any(expected.values())
+    assert sorted(path.name for path in root.rglob("*")) == before
