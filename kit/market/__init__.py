@@ -13,15 +13,20 @@ if TYPE_CHECKING:
         ADJUST_KINDS,
         BAR_COLUMNS,
         BarProblem,
+        any_synthetic,
         check_bars,
         find_problems,
         fingerprint_frame,
     )
+    from kit.market.by_day import DayRules, day_rules
     from kit.market.calendars import Calendar, Session, calendar
+    from kit.market.context import context_lag, with_context
+    from kit.market.fees import Fees, FeeSchedule
     from kit.market.markets import MarketInfo, market_info, market_names
+    from kit.market.news import NewsBatch, NewsItem, NewsSource, SampleNews
     from kit.market.panel import ADJUSTMENTS, MarketPanel, load_panel
     from kit.market.quotes import Quote, QuoteBatch, QuoteSource, sample_quotes
-    from kit.market.rules import FeeRates, Fees, MarketRules
+    from kit.market.rules import MarketRules
     from kit.market.sources import (
         BarSource,
         Coverage,
@@ -42,23 +47,31 @@ __all__ = [
     "BarSource",
     "Calendar",
     "Coverage",
+    "DayRules",
     "Dropped",
-    "FeeRates",
+    "FeeSchedule",
     "Fees",
     "MarketInfo",
     "MarketPanel",
     "MarketRules",
+    "NewsBatch",
+    "NewsItem",
+    "NewsSource",
     "ParquetSource",
     "Quote",
     "QuoteBatch",
     "QuoteSource",
+    "SampleNews",
     "SampleSource",
     "Security",
     "Session",
     "Universe",
+    "any_synthetic",
     "board_of",
     "calendar",
     "check_bars",
+    "context_lag",
+    "day_rules",
     "find_problems",
     "fingerprint_frame",
     "load_panel",
@@ -68,6 +81,7 @@ __all__ = [
     "open_source",
     "resolve_universe",
     "sample_quotes",
+    "with_context",
 ]
 
 _HOMES = {
@@ -75,15 +89,20 @@ _HOMES = {
         "ADJUST_KINDS",
         "BAR_COLUMNS",
         "BarProblem",
+        "any_synthetic",
         "check_bars",
         "find_problems",
         "fingerprint_frame",
     ),
     "calendars": ("Calendar", "Session", "calendar"),
+    "context": ("context_lag", "with_context"),
+    "by_day": ("DayRules", "day_rules"),
+    "fees": ("FeeSchedule", "Fees"),
     "markets": ("MarketInfo", "market_info", "market_names"),
+    "news": ("NewsBatch", "NewsItem", "NewsSource", "SampleNews"),
     "panel": ("ADJUSTMENTS", "MarketPanel", "load_panel"),
     "quotes": ("Quote", "QuoteBatch", "QuoteSource", "sample_quotes"),
-    "rules": ("FeeRates", "Fees", "MarketRules"),
+    "rules": ("MarketRules",),
     "sources": (
         "BarSource",
         "Coverage",

@@ -21,12 +21,15 @@ __all__ = [
     "BAR_COLUMNS",
     "NULLABLE_COLUMNS",
     "PRICE_COLUMNS",
+    "SYNTHETIC",
     "BarProblem",
+    "any_synthetic",
     "check_bars",
     "collect",
     "conform",
     "find_problems",
     "fingerprint_frame",
+    "is_synthetic",
 ]
 
 BAR_COLUMNS: Final[dict[str, Any]] = {
@@ -56,6 +59,9 @@ PRICE_COLUMNS: Final[tuple[str, ...]] = ("open", "high", "low", "close")
 
 ADJUST_KINDS: Final = ("none", "split", "qfq")
 """What a source's own prices already carry: nothing, splits only, or everything (前复权)."""
+
+SYNTHETIC: Final = "synthetic"
+"""What the `source` of a generated bar begins with."""
 
 _NEVER: Final = pl.lit(value=False)
 _SAID = 20  # problems named in one error; the count of the rest is told
@@ -102,6 +108,20 @@ def collect(bars: pl.LazyFrame) -> pl.DataFrame:
             f"stored bars cannot be read: {reason}",
             remedy="restore the file or import the bars again",
         ) from error
+
+
+def is_synthetic() -> pl.Expr:
+    """Return whether a bar was generated rather than observed, by its `source`."""
+    return pl.col("source").str.starts_with(SYNTHETIC)
+
+
+def any_synthetic(bars: pl.LazyFrame) -> bool:
+    """Tell whether any of these bars was generated.
+
+    Raises:
+        DataError: `data.unreadable`.
+    """
+    return bool(collect(bars.select(is_synthetic().any())).item())
 
 
 def conform(bars: pl.LazyFrame, *, where: str = "") -> pl.LazyFrame:

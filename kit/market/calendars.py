@@ -236,9 +236,10 @@ class _Book:
         row = self.moments.iloc[place]
 
         def moment(name: str) -> datetime | None:
-            if row.isna()[name]:
+            stamp = row[name]
+            if stamp != stamp:  # no such moment that day
                 return None
-            local: datetime = row[name].to_pydatetime().astimezone(zone)
+            local: datetime = stamp.to_pydatetime().astimezone(zone)
             return local if day == self.days[place] else datetime.combine(day, local.time(), zone)
 
         opened, closed = moment("open"), moment("close")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from kit.errors import DataError
-from kit.market.bars import BAR_COLUMNS, PRICE_COLUMNS, check_bars, collect
+from kit.market.bars import BAR_COLUMNS, PRICE_COLUMNS, any_synthetic, check_bars, collect
 
 __all__ = ["BarColumns"]
 
@@ -49,6 +49,7 @@ class BarColumns:
         self._raw: pl.DataFrame | None = None
         self._kinds: dict[str, str] | None = None
         self._plain: bool | None = None
+        self._synthetic: bool | None = None
         keys = collect(bars.select("symbol", "time"))
         self._rows = len(keys)
         codes, self.symbols = _symbol_codes(keys.get_column("symbol"), symbols)
@@ -111,6 +112,17 @@ class BarColumns:
                 wide.reshape(-1)[self._keys] = column
             self._wide[name] = _frozen(wide)
         return self._wide[name]
+
+    def filled(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the columns that have a value in at least one row."""
+        found = collect(self._bars.select(pl.col(name).is_not_null().any() for name in names))
+        return frozenset(name for name in found.columns if found.get_column(name)[0])
+
+    def synthetic(self) -> bool:
+        """Tell whether any bar was generated rather than observed."""
+        if self._synthetic is None:
+            self._synthetic = any_synthetic(self._bars)
+        return self._synthetic
 
     def plain(self) -> bool:
         """Tell whether every factor is 1, so that adjusting changes nothing."""

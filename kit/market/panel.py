@@ -57,7 +57,9 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         adjustment: One of `ADJUSTMENTS`.
         source: Name of the source that served the bars.
         securities: What the source knows of the symbols, for rules that look at industries.
-        synthetic: Whether the bars are generated rather than observed.
+        context: Read-only series of other markets beside it, see `kit.market.context`; or None.
+            As a mapping the panel holds their frames too; `symbols`, `dates` and the wide and long
+            views are of the panel's own market alone.
     """
 
     def __init__(
@@ -69,7 +71,6 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         interval: str = "1d",
         source: str = "",
         securities: Iterable[Security] = (),
-        synthetic: bool = False,
         anchor: date | None = None,
     ) -> None:
         self.market = market
@@ -77,7 +78,7 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         self.adjustment = adjustment
         self.source = source
         self.securities = {security.symbol: security for security in securities}
-        self.synthetic = synthetic
+        self.context: MarketPanel | None = None
         self._anchor = anchor
         self._columns = columns
         self._members: Codes = np.arange(len(columns.symbols))
@@ -128,6 +129,11 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         return stamp
 
     @property
+    def synthetic(self) -> bool:
+        """Whether any of the bars was generated rather than observed."""
+        return self._columns.synthetic() or (self.context is not None and self.context.synthetic)
+
+    @property
     def adjust_kinds(self) -> dict[str, str]:
         """What each symbol's source prices already carry: `none`, `split` or `qfq`."""
         kinds = self._columns.adjust_kinds()
@@ -148,6 +154,8 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
             "anchors": [float(value) for value in self._divisors()],
             "bars": fingerprint_frame(self.raw),
         }
+        if self.context is not None:
+            facts["context"] = self.context.fingerprint
         return files.sha256_bytes(files.canonical_json(facts))
 
     def notes(self) -> tuple[str, ...]:
@@ -166,11 +174,15 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
             said.append(f"价格收益，未计分红：{'、'.join(bare)}")
         if restated:
             said.append(f"仅有前复权价，涨跌停规则关闭：{'、'.join(restated)}")
+        if self.context is not None:
+            said.append(f"参考序列只读、不交易，收盘后才可见：{'、'.join(self.context.symbols)}")
         return tuple(said)
 
     # Frames
 
     def __getitem__(self, symbol: str) -> pd.DataFrame:
+        if self.context is not None and symbol not in self._place:
+            return self.context[symbol]
         code = self._place[symbol]
         columns = self._columns
         columns.load((*_FRAME, *self._factor_columns()))
@@ -192,13 +204,14 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         return frame
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._place)
+        yield from self._place
+        yield from self.context or ()
 
     def __len__(self) -> int:
-        return len(self._place)
+        return len(self._place) + len(self.context or ())
 
     def __contains__(self, symbol: object) -> bool:
-        return symbol in self._place
+        return symbol in self._place or symbol in (self.context or ())
 
     # Two panels are equal when they are one: comparing as mappings would build every frame.
     __eq__ = object.__eq__
@@ -207,7 +220,7 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
     def __repr__(self) -> str:
         first, last = self._time_of(int(self._positions[0])), self._time_of(self._stop - 1)
         return (
-            f"MarketPanel({self.market}, {len(self)} symbols, {len(self._positions)} bars, "
+            f"MarketPanel({self.market}, {len(self.symbols)} symbols, {len(self._positions)} bars, "
             f"{first:%Y-%m-%d}..{last:%Y-%m-%d}, {self.adjustment})"
         )
 
@@ -239,6 +252,17 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
         for field in wanted:
             _known_field(field)
         self._columns.load((*wanted, *self._factor_columns()))
+
+    def known(self, fields: Iterable[str]) -> frozenset[str]:
+        """Return those of some optional fields that the source filled for at least one bar.
+
+        Raises:
+            UsageError: `data.unknown_field`.
+        """
+        wanted = list(fields)
+        for field in wanted:
+            _known_field(field)
+        return self._columns.filled(wanted)
 
     def _wide_frame(self, field: str, *, adjusted: bool) -> pd.DataFrame:
         _known_field(field)
@@ -305,7 +329,17 @@ class MarketPanel(Mapping[str, pd.DataFrame]):
                 f"no symbol of the panel has a bar up to {day}",
                 remedy=f"the panel begins on {self._time_of(int(self._positions[0])):%Y-%m-%d}",
             )
-        return self._view(members=self._members[kept], stop=stop, anchor=day if reanchor else None)
+        view = self._view(members=self._members[kept], stop=stop, anchor=day if reanchor else None)
+        if self.context is not None:
+            begun = bool((self.context.dates < pd.Timestamp(_after(day))).any())
+            view.context = self.context.upto(day, reanchor=reanchor) if begun else None
+        return view
+
+    def beside(self, context: MarketPanel) -> MarketPanel:
+        """Return a view with series of other markets beside it, dated to this one's sessions."""
+        view = copy.copy(self)
+        view.context = context
+        return view
 
     def select(self, symbols: Iterable[str]) -> MarketPanel:
         """Return a view of some symbols, in that order.
@@ -451,7 +485,6 @@ def load_panel(
         interval=interval,
         source=source.name,
         securities=source.securities(market),
-        synthetic=source.synthetic,
         anchor=anchor,
     )
 

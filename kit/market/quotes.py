@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from kit.errors import DataError, UsageError
-from kit.market.bars import collect
+from kit.market.bars import collect, is_synthetic
 from kit.market.calendars import Calendar, calendar
 from kit.market.markets import MarketInfo, market_info
 from kit.market.sources import BarSource, Security, market_of
@@ -41,6 +41,7 @@ class Quote:
         time: When the price was known, aware, exchange zone.
         source: Who served it.
         stale: Whether it is older than the market's limit, or of an earlier session.
+        synthetic: Whether the price was generated rather than observed.
     """
 
     symbol: str
@@ -54,6 +55,7 @@ class Quote:
     time: datetime
     source: str
     stale: bool
+    synthetic: bool = False
 
     @property
     def change(self) -> float:
@@ -80,6 +82,11 @@ class QuoteBatch:
         """Symbols whose quote is stale."""
         return tuple(symbol for symbol, quote in self.quotes.items() if quote.stale)
 
+    @property
+    def synthetic(self) -> bool:
+        """Whether any quote was generated rather than observed."""
+        return any(quote.synthetic for quote in self.quotes.values())
+
 
 class QuoteSource(Protocol):
     """Something that serves quotes."""
@@ -87,11 +94,6 @@ class QuoteSource(Protocol):
     @property
     def name(self) -> str:
         """Name for records and messages."""
-        ...
-
-    @property
-    def synthetic(self) -> bool:
-        """Whether the quotes are generated rather than observed."""
         ...
 
     def quotes(self, symbols: Sequence[str], at: datetime) -> QuoteBatch:
@@ -106,7 +108,6 @@ class BarQuotes:
         self._source = source
         self._workspace = workspace
         self.name = source.name
-        self.synthetic = source.synthetic
 
     def quotes(self, symbols: Sequence[str], at: datetime) -> QuoteBatch:
         """Return quotes as they stood at an aware instant.
@@ -177,6 +178,7 @@ class BarQuotes:
             time=time,
             source=self.name,
             stale=_is_stale(book, time, at, info.quote_stale_minutes),
+            synthetic=row["synthetic"],
         )
 
     def _sessions(self, symbols: list[str], local: datetime) -> dict[str, dict[str, Any]]:
@@ -222,6 +224,7 @@ class BarQuotes:
                 pl.col("low").min(),
                 pl.col("close").last(),
                 pl.col("volume").sum(),
+                is_synthetic().any().alias("synthetic"),
             )
         )
         return {row["symbol"]: row for row in rows.iter_rows(named=True)}

@@ -7,98 +7,28 @@ Prices and limits are raw, in currency; arrays are [T, N], dates by symbols.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from kit.clock import parse_date
-from kit.errors import ConfigError, DataError, UsageError
+from kit.errors import ConfigError, DataError
 from kit.market.calendars import Calendar, calendar
+from kit.market.dated import DatedTable, Days, as_days
+from kit.market.fees import FeeBook, Fees, FeeSchedule
 from kit.market.markets import market_config
 from kit.market.sources import Security, board_of
 from kit.workspace import Workspace
 
-__all__ = ["FeeRates", "Fees", "MarketRules"]
+__all__ = ["MarketRules"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-_CENT: Final = Decimal("0.01")
-_NOISE: Final = Decimal("0.000001")  # below this a float notional is rounding, not money
 _BPS: Final = 10_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeeRates:
-    """Rates of a kind of security on each date, as fractions of the notional.
-
-    Attributes:
-        commission: Both sides.
-        commission_min: Least commission of one order, in currency.
-        transfer: Both sides; shape [T].
-        stamp_buy: Shape [T].
-        stamp_sell: Shape [T].
-    """
-
-    commission: float
-    commission_min: float
-    transfer: Floats
-    stamp_buy: Floats
-    stamp_sell: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fees:
-    """Fees of one fill, each rounded half up to the cent, in currency.
-
-    Attributes:
-        commission: The broker's.
-        transfer: The depository's.
-        stamp: The state's.
-    """
-
-    commission: Decimal
-    transfer: Decimal
-    stamp: Decimal
-
-    @property
-    def total(self) -> Decimal:
-        """All of them."""
-        return self.commission + self.transfer + self.stamp
-
-
-class _Table:
-    """Rows that took effect one after the other."""
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]], what: str, start: str) -> None:
-        ordered = sorted(rows, key=lambda row: str(row[start]))
-        self.rows = tuple(ordered)
-        self.starts = [parse_date(row[start]) for row in ordered]
-        self.what = what
-
-    def at(self, day: date) -> Mapping[str, Any]:
-        place = bisect_right(self.starts, day) - 1
-        if place < 0:
-            raise self.before(day)
-        return self.rows[place]
-
-    def places(self, days: npt.NDArray[np.datetime64]) -> Ints:
-        """Return the row in force on each day, -1 before the first."""
-        starts = np.asarray(self.starts, dtype="datetime64[D]")
-        return np.searchsorted(starts, days, side="right").astype(np.int64) - 1
-
-    def before(self, day: date) -> DataError:
-        return DataError(
-            "rules.before_table",
-            f"{self.what} is on file from {self.starts[0]}, not on {day}",
-            where="config/markets.json",
-            remedy="add the earlier row with its source, or begin later",
-        )
+_ANY: Final = "*"  # a board row that holds for every board without one of its own
 
 
 class MarketRules:
@@ -115,16 +45,12 @@ class MarketRules:
         self.market = market
         self.currency = currency
         self._book = book
-        self._t_plus = _Table(rules["t_plus"], "the settlement rule", "effective_from")
-        self._ticks = {row["kind"]: float(row["value"]) for row in rules["ticks"]}
-        self._lots = _grouped(rules["lots"], ("board",), "lot size", "effective_from")
-        self._limits = _grouped(
-            rules["price_limits"], ("board", "st"), "price limit", "effective_from"
-        )
+        self._t_plus = DatedTable(rules["t_plus"], "the settlement rule")
+        self._ticks = _grouped(rules["ticks"], ("kind",), "price step")
+        self._lots = _grouped(rules["lots"], ("board",), "lot size")
+        self._limits = _grouped(rules["price_limits"], ("board", "st"), "price limit")
         self._first = _grouped(rules["first_days"], ("board",), "first-days rule", "listed_from")
-        self._commission = rules["commission"]
-        self._transfer = _Table(rules["transfer"], "the transfer fee", "effective_from")
-        self._stamp = _Table(rules["stamp"], "the stamp duty", "effective_from")
+        self._fees = FeeBook(rules)
 
     @classmethod
     def load(cls, workspace: Workspace, market: str) -> MarketRules:
@@ -149,9 +75,14 @@ class MarketRules:
         """Sessions a buyer must wait before selling, by the newest rule."""
         return int(self._t_plus.rows[-1]["value"])
 
-    def tick(self, kind: str = "stock") -> float:
-        """Return the price step of a kind of security, in currency."""
-        return self._ticks[kind]
+    def tick(self, price: float, on: date, kind: str = "stock") -> float:
+        """Return the price step at a raw price, in currency.
+
+        Raises:
+            DataError: `rules.before_table` or `rules.no_board` (no steps for that kind).
+        """
+        steps = self._table(self._ticks, (kind,)).at(on)["steps"]
+        return float(next(step for bound, step in steps if bound is None or price <= bound))
 
     def lots(self, symbols: Sequence[Security | str], on: date) -> tuple[Ints, Ints]:
         """Return the smallest order to buy and the step above it, in shares; two arrays [N].
@@ -161,11 +92,35 @@ class MarketRules:
             on: Trade date.
 
         Raises:
-            DataError: `rules.before_table` or `rules.no_board`.
+            DataError: `rules.before_table`, `rules.no_board`, or `rules.no_lot` where the board
+                lot is each security's own and is not on file.
         """
-        rows = [self._board_table(self._lots, (_rule_board(s),)).at(on) for s in symbols]
-        minimum = np.asarray([row["minimum"] for row in rows], dtype=np.int64)
-        return minimum, np.asarray([row["step"] for row in rows], dtype=np.int64)
+        minimum, step = self.lots_by_date(symbols, [on])
+        return minimum[0], step[0]
+
+    def lots_by_date(
+        self, symbols: Sequence[Security | str], dates: Sequence[date] | Days
+    ) -> tuple[Ints, Ints]:
+        """Return `lots` on each date, two arrays [T, N]; before a rule, its first row.
+
+        Read-only, and without a cost in memory while no lot changes in the window.
+
+        Raises:
+            DataError: As `lots`; `rules.before_table` when no date is on file.
+        """
+        days = as_days(dates)
+        # Filled symbol by symbol, so symbols are the rows while it lasts.
+        minimum = np.empty((len(symbols), len(days)), dtype=np.int64)
+        step = np.empty_like(minimum)
+        for column, symbol in enumerate(symbols):
+            table = self._table(self._lots, (_rule_board(symbol),))
+            places = table.places(days)
+            if places[-1] < 0:
+                raise table.before(days[-1].astype(datetime))
+            rows = [_lot(row, symbol) for row in table.rows]
+            picked = np.asarray(rows, dtype=np.int64)[np.maximum(places, 0)]
+            minimum[column], step[column] = picked.T
+        return _thin(minimum.T), _thin(step.T)
 
     def limit_prices(
         self,
@@ -175,6 +130,7 @@ class MarketRules:
         *,
         is_st: npt.NDArray[np.bool_] | None = None,
         adjust_kinds: Mapping[str, str] | None = None,
+        stored: tuple[Floats, Floats] | None = None,
     ) -> tuple[Floats, Floats]:
         """Return the lowest and the highest price each symbol may trade at on each date.
 
@@ -188,6 +144,7 @@ class MarketRules:
             is_st: Special treatment by date, [T, N]; default `Security.is_st` throughout.
             adjust_kinds: What each symbol's prices carry; limits of a `qfq` symbol are off, as
                 its raw price is not known.
+            stored: (down, up) as the source knows them, [T, N]; they win where they are not NaN.
 
         Returns:
             (down, up), each [T, N], NaN where no limit applies: indexes, restated series, and the
@@ -196,9 +153,11 @@ class MarketRules:
         Raises:
             DataError: `rules.before_table` for a date with a price before the first row.
         """
-        days = np.asarray(dates).astype("datetime64[D]")
-        down = np.full(prev_close.shape, np.nan)
-        up = np.full(prev_close.shape, np.nan)
+        days = as_days(dates)
+        # Worked out symbol by symbol, so symbols are the rows while it lasts.
+        before = np.ascontiguousarray(prev_close.T)
+        down = np.full(before.shape, np.nan)
+        up = np.full(before.shape, np.nan)
         for column, security in enumerate(securities):
             restated = (adjust_kinds or {}).get(security.symbol) == "qfq"
             if security.kind == "index" or restated:
@@ -208,17 +167,23 @@ class MarketRules:
                 if is_st is None
                 else np.asarray(is_st[:, column], dtype=bool)
             )
-            down_bps, up_bps = self._bps(security, days, flags, prev_close[:, column])
-            per_unit = round(1 / self._ticks[security.kind])
-            down[:, column], up[:, column] = _limits(
-                prev_close[:, column], down_bps, up_bps, per_unit
-            )
+            down_bps, up_bps = self._bps(security, days, flags, before[column])
+            if np.isnan(down_bps).all() and np.isnan(up_bps).all():
+                continue
+            # A market with limits has one step for all prices.
+            steps = self._table(self._ticks, (security.kind,)).rows[-1]["steps"]
+            per_unit = round(1 / steps[0][1])
+            down[column], up[column] = _limits(before[column], down_bps, up_bps, per_unit)
+        down, up = down.T, up.T
+        if stored is not None:
+            down = np.where(np.isnan(stored[0]), down, stored[0])
+            up = np.where(np.isnan(stored[1]), up, stored[1])
         return down, up
 
     def _bps(
         self,
         security: Security,
-        days: npt.NDArray[np.datetime64],
+        days: Days,
         st: npt.NDArray[np.bool_],
         prev_close: Floats,
     ) -> tuple[Floats, Floats]:
@@ -229,14 +194,14 @@ class MarketRules:
             mine = st == flag
             if not mine.any():
                 continue
-            table = self._board_table(self._limits, (board, flag))
+            table = self._table(self._limits, (board, flag))
             places = table.places(days)
             early = mine & (places < 0) & np.isfinite(prev_close)
             if early.any():
                 raise table.before(days[int(np.argmax(early))].astype(datetime))
             places = np.maximum(places, 0)
-            down[mine] = np.asarray([row["down_bps"] for row in table.rows])[places][mine]
-            up[mine] = np.asarray([row["up_bps"] for row in table.rows])[places][mine]
+            down[mine] = _column(table, "down_bps")[places][mine]
+            up[mine] = _column(table, "up_bps")[places][mine]
         rule = self._first_days(security, board)
         if rule is not None:
             new = self._sessions_since(security, days) < rule["sessions"]
@@ -250,7 +215,7 @@ class MarketRules:
             return None
         return table.at(security.listed_date)
 
-    def _sessions_since(self, security: Security, days: npt.NDArray[np.datetime64]) -> Ints:
+    def _sessions_since(self, security: Security, days: Days) -> Ints:
         """Return how many sessions after its listing each day is: 0 on the first.
 
         Days past the calendar's horizon are sessions because there are bars on them.
@@ -263,31 +228,15 @@ class MarketRules:
         since = np.searchsorted(axis, days) - np.searchsorted(axis, listed)
         return np.where(since < 0, np.iinfo(np.int64).max, since).astype(np.int64)
 
-    def fee_rates(
-        self, dates: Sequence[date] | npt.NDArray[np.datetime64], kind: str = "stock"
-    ) -> FeeRates:
-        """Return the rates of a kind of security on each date.
+    def fee_schedule(
+        self, dates: Sequence[date] | Days, kinds: Sequence[str] = ("stock",)
+    ) -> FeeSchedule:
+        """Return every charge of the market on each date for each kind of security.
 
         Raises:
             DataError: `rules.before_table`.
         """
-        days = np.asarray(dates).astype("datetime64[D]")
-
-        def rates(table: _Table, key: str) -> Floats:
-            places = table.places(days)
-            if (places < 0).any():
-                raise table.before(days[int(np.argmax(places < 0))].astype(datetime))
-            values = [row[key] if kind in row["kinds"] else 0.0 for row in table.rows]
-            picked: Floats = np.asarray(values, dtype=np.float64)[places]
-            return picked
-
-        return FeeRates(
-            commission=float(self._commission["rate"]),
-            commission_min=float(self._commission["minimum"]),
-            transfer=rates(self._transfer, "rate"),
-            stamp_buy=rates(self._stamp, "buy"),
-            stamp_sell=rates(self._stamp, "sell"),
-        )
+        return self._fees.schedule(as_days(dates), kinds)
 
     def fees(
         self,
@@ -295,58 +244,80 @@ class MarketRules:
         notional: float | Decimal,
         on: date,
         kind: str = "stock",
+        *,
+        shares: float | None = None,
     ) -> Fees:
-        """Return the fees of one fill, each rounded half up to the cent.
+        """Return the fees of one fill, every charge rounded by its own rule.
 
         Args:
             side: `buy` or `sell`.
             notional: Price times shares, in currency; zero costs nothing.
             on: Trade date.
             kind: `stock` or `fund`.
+            shares: How many; needed where a charge is by the share.
 
         Raises:
-            UsageError: `rules.bad_fill` for another side or a negative or endless notional.
+            UsageError: `rules.bad_fill` for another side, a negative or endless notional, or
+                shares that are needed and not given.
             DataError: `rules.before_table`.
         """
-        money = Decimal(str(notional))
-        if side not in ("buy", "sell") or not money.is_finite() or money < 0:
-            raise UsageError(
-                "rules.bad_fill",
-                f"a fill of {notional} on side {side!r} has no fees",
-                remedy="the side is buy or sell, the notional a finite number of at least 0",
-            )
-        money = money.quantize(_NOISE, ROUND_HALF_UP)
-        if not money:
-            return Fees(commission=Decimal("0.00"), transfer=Decimal("0.00"), stamp=Decimal("0.00"))
-        transfer, stamp = self._transfer.at(on), self._stamp.at(on)
-        least = Decimal(str(self._commission["minimum"]))
-        return Fees(
-            commission=_cents(max(money * Decimal(str(self._commission["rate"])), least)),
-            transfer=_charge(money, transfer, "rate", kind),
-            stamp=_charge(money, stamp, side, kind),
-        )
+        return self._fees.fees(side, notional, on, kind, shares)
 
-    def _board_table(
-        self, tables: Mapping[tuple[Any, ...], _Table], key: tuple[Any, ...]
-    ) -> _Table:
-        if key not in tables:
+    def _table(
+        self, tables: Mapping[tuple[Any, ...], DatedTable], key: tuple[Any, ...]
+    ) -> DatedTable:
+        # A market without special treatment has one row for every board, whatever the flag.
+        found = tables.get(key) or tables.get((_ANY, *key[1:])) or tables.get((_ANY, False))
+        if found is None:
             raise DataError(
                 "rules.no_board",
-                f"the rules of market {self.market!r} have no row for board {key[0]!r}"
+                f"the rules of market {self.market!r} have no row for {key[0]!r}"
                 + (" under special treatment" if key[1:] == (True,) else ""),
                 where="config/markets.json",
                 remedy="add the row with its source, or drop the symbol",
             )
-        return tables[key]
+        return found
 
 
 def _grouped(
-    rows: Sequence[Mapping[str, Any]], keys: tuple[str, ...], what: str, start: str
-) -> dict[tuple[Any, ...], _Table]:
+    rows: Sequence[Mapping[str, Any]],
+    keys: tuple[str, ...],
+    what: str,
+    start: str = "effective_from",
+) -> dict[tuple[Any, ...], DatedTable]:
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return {key: _Table(group, f"the {what} of {key[0]}", start) for key, group in groups.items()}
+    return {
+        key: DatedTable(group, f"the {what} of {key[0]}", start) for key, group in groups.items()
+    }
+
+
+def _column(table: DatedTable, key: str) -> Floats:
+    return np.asarray([np.nan if row[key] is None else row[key] for row in table.rows], float)
+
+
+def _lot(row: Mapping[str, Any], symbol: Security | str) -> tuple[int, int]:
+    if row["minimum"] is not None:
+        return row["minimum"], row["step"]
+    lot = None if isinstance(symbol, str) else symbol.lot
+    if lot is None:
+        name = symbol if isinstance(symbol, str) else symbol.symbol
+        raise DataError(
+            "rules.no_lot",
+            f"the board lot of {name} is not on file",
+            where="securities.json",
+            remedy='write it beside the bars: {"symbol": ..., "lot": ...}',
+        )
+    return lot, lot
+
+
+def _thin(values: Ints) -> Ints:
+    """Return rows that are all equal as one row, repeated without being copied; read-only."""
+    same = len(values) > 0 and bool((values == values[0]).all())
+    thin = np.broadcast_to(values[0], values.shape) if same else values
+    thin.flags.writeable = False
+    return thin
 
 
 def _rule_board(security: Security | str) -> str:
@@ -370,11 +341,3 @@ def _limits(
         return np.where(has, np.maximum(clear, 1) / per_unit, np.nan)
 
     return bound(down_bps, -1), bound(up_bps, 1)
-
-
-def _cents(money: Decimal) -> Decimal:
-    return money.quantize(_CENT, ROUND_HALF_UP)
-
-
-def _charge(money: Decimal, row: Mapping[str, Any], key: str, kind: str) -> Decimal:
-    return _cents(money * Decimal(str(row[key]))) if kind in row["kinds"] else Decimal("0.00")

@@ -35,7 +35,7 @@ __all__ = [
     "open_source",
 ]
 
-SOURCES: Final = ("sample", "parquet")
+SOURCES: Final = ("sample", "parquet", "csv", "mcp", "yfinance", "akshare", "baostock", "tushare")
 """Names `open_source` knows."""
 
 
@@ -53,6 +53,7 @@ class Security:
         kind: `stock`, `index` or `fund`.
         currency: ISO code.
         market: `cn`, `hk` or `us`.
+        lot: Its own board lot in shares, None where the market has one lot for all, or unknown.
     """
 
     symbol: str
@@ -64,6 +65,7 @@ class Security:
     kind: str = "stock"
     currency: str = "CNY"
     market: str = "cn"
+    lot: int | None = None
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Security:
@@ -95,11 +97,6 @@ class BarSource(Protocol):
         """Name for records and messages."""
         ...
 
-    @property
-    def synthetic(self) -> bool:
-        """Whether the bars are generated rather than observed."""
-        ...
-
     def bars(
         self, symbols: Sequence[str], start: date, end: date, interval: str = "1d"
     ) -> pl.LazyFrame:
@@ -123,7 +120,6 @@ class SampleSource:
     """The real bars that travel inside the package; see `kit/market/sample/provenance.json`."""
 
     name = "sample"
-    synthetic = False
 
     @cached_property
     def _securities(self) -> tuple[Security, ...]:
@@ -164,21 +160,6 @@ class ParquetSource:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    @cached_property
-    def synthetic(self) -> bool:
-        """Whether any stored bar came from a generator."""
-        return any(
-            bool(
-                collect(
-                    pl.scan_parquet(sorted(folder.glob("*.parquet"))).select(
-                        pl.col("source").str.contains("synthetic").any()
-                    )
-                ).item()
-            )
-            for folder in sorted(self._root.glob("*/*"))
-            if any(folder.glob("*.parquet"))
-        )
-
     def _scan(self, interval: str, market: str = "*") -> pl.LazyFrame:
         paths = sorted(self._root.glob(f"{market}/{interval}/*.parquet"))
         if not paths:
@@ -187,7 +168,7 @@ class ParquetSource:
                 f"the store holds no {interval} bars" + (f" of {market}" if market != "*" else ""),
                 where=str(self._root),
                 remedy="put Parquet files under runs/market/<market>/<interval>/, "
-                "or use the embedded sample",
+                "import or fetch some (kit data import, kit data sync), or use the embedded sample",
             )
         return conform(pl.scan_parquet(paths), where=str(self._root))
 
@@ -233,6 +214,10 @@ def open_source(workspace: Workspace, name: str = "sample") -> BarSource:
         return SampleSource()
     if name == "parquet":
         return ParquetSource(workspace.market_dir)
+    if name in SOURCES:
+        from kit.market.live import LiveSource
+
+        return LiveSource(workspace, name)
     near = difflib.get_close_matches(name, SOURCES, 1)
     raise UsageError(
         "data.unknown_source",

@@ -80,11 +80,12 @@ def resolve_universe(
     on: date,
     *,
     since: date | None = None,
+    interval: str = "1d",
 ) -> Universe:
     """Resolve a selector on a date.
 
     A symbol is got when the source knows it, it is not an index, it was listed by `on`, and it has
-    a daily bar on the market's last session at or before `on` (with `since`: any bar from then
+    a bar on the market's last session at or before `on` (with `since`: any bar from then
     to `on`).
 
     Args:
@@ -94,6 +95,7 @@ def resolve_universe(
             [...]}` for a list; `boards` and `industries` narrow either.
         on: The date.
         since: First date of a backtest window; leave out for a screen.
+        interval: Spacing of the bars that count.
 
     Raises:
         DataError: `market.bad_selector` for a selector that is not understood, `data.no_bars`
@@ -108,12 +110,12 @@ def resolve_universe(
             f"source {source.name} knows no security of market {market!r}",
             remedy="choose another market or source",
         )
-    seen, newest = _seen(source, list(known), on)
+    seen, newest = _seen(source, list(known), on, interval)
     if newest is None:
         raise DataError(
             "data.no_bars",
-            f"source {source.name} has no daily bar of market {market!r} up to {on}",
-            remedy=f"it begins on {source.coverage(market).first}",
+            f"source {source.name} has no {interval} bar of market {market!r} up to {on}",
+            remedy=f"it begins on {source.coverage(market, interval).first}",
         )
     got: list[Security] = []
     dropped: list[Dropped] = []
@@ -180,9 +182,11 @@ def _asked(selector: Mapping[str, Any], known: Mapping[str, Security]) -> tuple[
     return tuple(symbol for symbol in pool if fits(symbol))
 
 
-def _seen(source: BarSource, symbols: list[str], on: date) -> tuple[dict[str, date], date | None]:
+def _seen(
+    source: BarSource, symbols: list[str], on: date, interval: str
+) -> tuple[dict[str, date], date | None]:
     """Return each symbol's last bar date at or before `on`, and the newest of all."""
-    bars = source.bars(symbols, date.min, on)
+    bars = source.bars(symbols, date.min, on, interval)
     last = collect(bars.group_by("symbol").agg(pl.col("time").max()))
     times: list[datetime] = last["time"].to_list()
     seen = dict(zip(last["symbol"].to_list(), (t.date() for t in times), strict=True))

@@ -50,7 +50,6 @@ class MemorySource:
     """A bar source over one frame; `reads` counts how often bars were asked for."""
 
     name = "memory"
-    synthetic = False
 
     def __init__(self, *frames: pl.DataFrame, securities: Sequence[Security] = ()) -> None:
         self.frame = pl.concat(frames)

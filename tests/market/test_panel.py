@@ -222,8 +222,7 @@ def test_it_says_what_its_prices_leave_out(source: Any, make_bars: Any, make_sou
     assert panel.adjust_kinds == {"A": "none", "B": "none", "C": "qfq"}
     # A and B carry factors, so their returns are whole.
     assert panel.notes() == ("仅有前复权价，涨跌停规则关闭：C",)
-    bare = make_source(make_bars("A", D, [9.0] * 5))
-    bare.synthetic = True
+    bare = make_source(make_bars("A", D, [9.0] * 5, source=["synthetic walk"] * 5))
     assert _panel(bare, symbols=["A"]).notes() == ("合成数据", "价格收益，未计分红：A")
 
 
@@ -352,8 +351,8 @@ def test_a_market_wide_panel_is_pivoted_right(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     frame.filter(kept).write_parquet(folder / "all.parquet")
     source = ParquetSource(tmp_path)
-    assert source.synthetic
     panel = load_panel(source, codes, date(2023, 1, 1), date(2024, 1, 1), market="cn")
+    assert panel.synthetic
     wide = panel.wide("close")
     expected = np.where(kept.reshape(symbols, bars), close, np.nan).T
     np.testing.assert_array_equal(wide.to_numpy(), expected)

@@ -146,4 +146,23 @@ def test_markets_have_the_slots_of_the_house(workspace: Workspace) -> None:
         "000300.SH",
         True,
     )
-    assert not us.has_rules
+    assert hk.has_rules
+    assert us.has_rules
+
+
+@pytest.mark.parametrize(
+    ("symbol", "at", "synthetic"),
+    [
+        ("SYN1.HK", datetime(2024, 9, 19, 10, 3, tzinfo=ZoneInfo("Asia/Hong_Kong")), True),
+        ("AAPL", datetime(2023, 9, 21, 10, 3, tzinfo=ZoneInfo("America/New_York")), True),
+        ("600000.SH", datetime(2024, 9, 18, 10, 3, tzinfo=SHANGHAI), False),
+    ],
+)
+def test_quotes_of_generated_minutes_are_marked(
+    workspace: Workspace, symbol: str, at: datetime, synthetic: bool
+) -> None:
+    batch = sample_quotes(SampleSource(), workspace).quotes([symbol], at)
+    assert batch.quotes[symbol].synthetic is synthetic
+    assert batch.synthetic is synthetic
+    assert not batch.stale
+    assert batch.quotes[symbol].time == at

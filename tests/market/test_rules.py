@@ -81,8 +81,8 @@ def test_limits_by_board_and_date(
 def test_a_fund_moves_in_tenths_of_a_cent(rules: MarketRules) -> None:
     fund = _stock(kind="fund")
     assert _limits(rules, fund, 1.235, "2024-09-19") == (1.112, 1.359)  # 1.1115, 1.3585
-    assert rules.tick("fund") == 0.001
-    assert rules.tick() == 0.01
+    assert rules.tick(1.235, date(2024, 9, 19), "fund") == 0.001
+    assert rules.tick(1.23, date(2024, 9, 19)) == 0.01
 
 
 def test_no_limit_for_an_index_an_unknown_close_or_a_restated_series(rules: MarketRules) -> None:
@@ -186,7 +186,7 @@ def test_before_its_table_a_rule_is_an_error_not_a_guess(rules: MarketRules) -> 
     for call in (
         lambda: rules.lots([star], date(2019, 7, 19)),
         lambda: rules.fees("sell", 1000.0, date(2008, 9, 18)),
-        lambda: rules.fee_rates([date(2008, 9, 18), date(2024, 1, 2)]),
+        lambda: rules.fee_schedule([date(2008, 9, 18), date(2024, 1, 2)]),
     ):
         with pytest.raises(DataError) as caught:
             call()
@@ -284,17 +284,19 @@ def test_funds_pay_no_stamp_duty(rules: MarketRules) -> None:
         Decimal("0.00"),
         Decimal("0.00"),
     )
-    rates = rules.fee_rates([date(2024, 9, 19)], kind="fund")
-    assert (rates.stamp_sell.tolist(), rates.transfer.tolist()) == ([0.0], [0.0])
+    table = rules.fee_schedule([date(2024, 9, 19)], ["fund"])
+    assert table.names == ("commission", "transfer", "stamp")
+    assert table.sell[0, :, 0].tolist() == [0.00025, 0.0, 0.0]
 
 
 def test_rates_by_date(rules: MarketRules) -> None:
     days = [date(2015, 7, 31), date(2022, 4, 28), date(2022, 4, 29), date(2023, 8, 28)]
-    rates = rules.fee_rates(days)
-    assert (rates.commission, rates.commission_min) == (0.00025, 5.0)
-    assert rates.transfer.tolist() == [0.0000255, 0.00002, 0.00001, 0.00001]
-    assert rates.stamp_sell.tolist() == [0.001, 0.001, 0.001, 0.0005]
-    assert rates.stamp_buy.tolist() == [0.0] * 4
+    table = rules.fee_schedule(days)
+    assert table.buy[0, 0].tolist() == [0.00025] * 4
+    assert table.least[:, 0].tolist() == [5.0, 0.0, 0.0]
+    assert table.buy[0, 1].tolist() == [0.0000255, 0.00002, 0.00001, 0.00001]
+    assert table.sell[0, 2].tolist() == [0.001, 0.001, 0.001, 0.0005]
+    assert table.buy[0, 2].tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -307,6 +309,10 @@ def test_what_is_not_a_fill_has_no_fees(rules: MarketRules, side: Any, notional:
 
 
 def test_a_market_without_a_table_says_so(workspace: Workspace) -> None:
+    path = workspace.config_dir / "markets.json"
+    book = files.read_json(path)
+    del book["markets"]["us"]["rules"]
+    files.write_json(path, book)
     with pytest.raises(ConfigError) as caught:
         MarketRules.load(workspace, "us")
     assert caught.value.code == "rules.no_table"
@@ -314,24 +320,32 @@ def test_a_market_without_a_table_says_so(workspace: Workspace) -> None:
         MarketRules.load(workspace, "jp")
 
 
-def test_every_number_has_a_source(workspace: Workspace) -> None:
-    rules = workspace.config("markets")["markets"]["cn"]["rules"]
-    rows = [
-        row for value in rules.values() for row in (value if isinstance(value, list) else [value])
-    ]
-    assert len(rows) > 30
-    assert all(len(row["source"]) > 10 for row in rows)
+def _sourced(value: Any) -> list[Any]:
+    """Every object that holds a number somewhere below the rules of a market."""
+    if isinstance(value, list):
+        return [found for part in value for found in _sourced(part)]
+    if not isinstance(value, dict):
+        return []
+    below = [found for part in value.values() for found in _sourced(part)]
+    return below or [value]
+
+
+@pytest.mark.parametrize(("market", "rows"), [("cn", 30), ("hk", 15), ("us", 15)])
+def test_every_number_has_a_source(workspace: Workspace, market: str, rows: int) -> None:
+    found = _sourced(workspace.config("markets")["markets"][market]["rules"])
+    assert len(found) > rows
+    assert all(len(row["source"]) > 10 for row in found)
 
 
 def test_a_number_out_of_its_range_is_refused(workspace: Workspace) -> None:
     path = workspace.config_dir / "markets.json"
     book = files.read_json(path)
-    book["markets"]["cn"]["rules"]["stamp"][0]["sell"] = 1.0
+    book["markets"]["cn"]["rules"]["charges"][1]["rows"][0]["sell"] = 1.0
     book["markets"]["cn"]["quote_stale_minuts"] = 3
     files.write_json(path, book)
     with pytest.raises(ConfigError) as caught:
         MarketRules.load(workspace, "cn")
-    assert "markets.cn.rules.stamp[0].sell" in str(caught.value)
+    assert "markets.cn.rules.charges[1].rows[0].sell" in str(caught.value)
     assert "quote_stale_minutes" in str(caught.value)
 
 

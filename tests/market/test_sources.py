@@ -8,7 +8,7 @@ import pytest
 
 from kit import files
 from kit.errors import DataError, UsageError
-from kit.market import board_of, market_of, open_source
+from kit.market import board_of, load_panel, market_of, open_source
 from kit.market.sources import ParquetSource, SampleSource, Security
 from kit.workspace import Workspace
 
@@ -46,7 +46,6 @@ def test_the_sample_serves_windows_of_real_bars() -> None:
         ("09-18", 8.32),
         ("09-19", 8.52),
     ]
-    assert not source.synthetic
     covered = source.coverage("us")
     assert (len(covered.symbols), covered.first, covered.last) == (
         6,
@@ -54,9 +53,23 @@ def test_the_sample_serves_windows_of_real_bars() -> None:
         date(2023, 9, 21),
     )
     assert source.coverage("cn", "1m").symbols == ("000001.SZ", "000151.SZ", "600000.SH")
+    assert source.coverage("hk").symbols == ("SYN1.HK", "SYN2.HK", "SYN3.HK", "SYN4.HK")
     with pytest.raises(DataError) as caught:
-        source.coverage("hk")
+        source.coverage("us", "5m")
     assert caught.value.code == "data.no_bars"
+
+
+def test_the_mark_of_generated_bars_is_told_by_what_is_read() -> None:
+    source, window = SampleSource(), (date(2023, 9, 20), date(2023, 9, 21))
+    for market, symbols, interval, synthetic in (
+        ("cn", ["600000.SH"], "1d", False),
+        ("hk", ["SYN1.HK"], "1d", True),
+        ("us", ["AAPL"], "1d", False),
+        ("us", ["AAPL"], "1m", True),
+    ):
+        panel = load_panel(source, symbols, *window, market=market, interval=interval)
+        assert panel.synthetic is synthetic
+        assert ("合成数据" in panel.notes()) is synthetic
 
 
 def test_the_last_day_of_a_window_is_whole() -> None:
@@ -72,7 +85,12 @@ def test_securities_of_the_sample_carry_real_facts() -> None:
     )
     assert known["000300.SH"].kind == "index"
     assert {security.currency for security in SampleSource().securities("us")} == {"USD"}
-    assert SampleSource().securities("hk") == ()
+    assert [(s.currency, s.lot) for s in SampleSource().securities("hk")] == [
+        ("HKD", 1000),
+        ("HKD", 100),
+        ("HKD", 500),
+        ("HKD", 2000),
+    ]
 
 
 def test_fingerprints_follow_the_bars_asked_for() -> None:
@@ -90,7 +108,6 @@ def test_a_folder_of_parquet_files_is_a_source(workspace: Workspace, store: Path
     assert source.coverage("cn").last == date(2024, 1, 4)
     bars = source.bars(["AAPL", "600000.SH"], date(2024, 1, 3), date(2024, 1, 3)).collect()
     assert sorted(bars["symbol"]) == ["600000.SH", "AAPL"]
-    assert not source.synthetic
     assert [(s.symbol, s.board, s.currency) for s in source.securities("cn")] == [
         ("600000.SH", "main", "CNY"),
         ("688001.SH", "star", "CNY"),

