@@ -43,6 +43,51 @@ def workspace(tmp_path: Path) -> Workspace:
     return init_workspace(tmp_path / "workspace")
 
 
+DESCRIBED = Path(__file__).parent / "envlock" / "described.py"
+
+
+@pytest.fixture(scope="session")
+def described_server() -> Callable[..., dict[str, Any]]:
+    """`described_server(folder, name, tools=[...])`: an entry of config/mcp.json.
+
+    The server is a script that starts in 20 ms and says what it is told to say.
+    """
+
+    def entry(folder: Path, name: str, **about: Any) -> dict[str, Any]:
+        path = folder / f"{name}.server.json"
+        path.write_text(json.dumps({"tools": [], "answers": {}, **about}), encoding="utf-8")
+        # -S -E: whatever is installed.
+        return {"command": sys.executable, "args": ["-S", "-E", str(DESCRIBED), str(path)]}
+
+    return entry
+
+
+@pytest.fixture(scope="session")
+def stand_in(described_server: Callable[..., dict[str, Any]]) -> Callable[..., Workspace]:
+    """`stand_in(workspace)`: trading-data-cn is there, with its real schemas, and starts at once.
+
+    The real one takes seconds to start; tests that are not about it do not wait for it.
+    """
+    shipped = REPOSITORY / "kit" / "serve" / "trading_data_cn" / "schemas"
+    tools = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(shipped.glob("*.json"))
+    ]
+
+    def put(workspace: Workspace, name: str = "trading-data-cn", **about: Any) -> Workspace:
+        path = workspace.config_dir / "mcp.json"
+        value = json.loads(path.read_text(encoding="utf-8"))
+        beside = workspace.root.with_name(f"{workspace.root.name}-servers")
+        beside.mkdir(exist_ok=True)
+        value["servers"][name] = {
+            **described_server(beside, name, **{"tools": tools, **about}),
+            **({"channel": about["channel"]} if "channel" in about else {}),
+        }
+        path.write_text(json.dumps(value), encoding="utf-8")
+        return workspace
+
+    return put
+
+
 @pytest.fixture
 def clock() -> FixedClock:
     """Half past four in Shanghai plus ten minutes, on a day the sample has bars for."""

@@ -31,6 +31,7 @@ __all__ = [
     "Session",
     "card_stream",
     "emit_json",
+    "force_channel_option",
     "json_option",
     "login_name",
     "message",
@@ -73,6 +74,11 @@ class Session:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+force_channel_option = click.option(
+    "--force-channel-mismatch",
+    is_flag=True,
+    help="Run against another channel of a server than the lock's; it is recorded.",
+)
 
 
 def emit_json(value: Any) -> None:
@@ -231,7 +237,8 @@ def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
         code = _INTERNAL
     if as_json:
         with contextlib.suppress(OSError):  # stdout itself may be what failed
-            emit_json({"error": shown})
+            # The lock's answer is a document of its own.
+            emit_json(shown["details"] if shown["code"] == "lock.failed" else {"error": shown})
     place = f"{shown['where']}: " if shown["where"] else ""
     message(one_line(f"error: {place}{shown['message']} [{shown['code']}]"))
     if shown["remedy"]:

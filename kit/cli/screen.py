@@ -29,6 +29,7 @@ __all__ = ["perform", "screen"]
     "--deliver/--no-deliver", default=None, help="Send the card [drafts: no, versions: yes]."
 )
 @click.option("--cron", is_flag=True, help="Unattended: only when due, exit 0 once it is told.")
+@output.force_channel_option
 @output.json_option
 @click.pass_obj
 def screen(
@@ -40,6 +41,7 @@ def screen(
     again: bool,
     deliver: bool | None,
     cron: bool,
+    force_channel_mismatch: bool,
     as_json: bool,
 ) -> int:
     """Run a daily screen and deliver its card."""
@@ -52,6 +54,7 @@ def screen(
         again=again,
         deliver=deliver,
         cron=cron,
+        forced_by=output.login_name() if force_channel_mismatch else None,
         as_json=as_json,
     )
 

@@ -250,6 +250,19 @@ _ALL = (
         owed=True,
     ),
     Trigger(
+        name="channel_forced",
+        code="D-043",
+        stage="env_lock",
+        default=WARN,
+        impacts={
+            WARN: "数据服务与策略冻结时不是同一渠道，口径可能不同；下单前请另行核对",
+            ABORT: _NO_LIST,
+        },
+        reason="{mcp_name} 渠道应为 {required}，实为 {actual}，已由人工放行",
+        placeholders=frozenset({"mcp_name", "required", "actual"}),
+        selectors=frozenset({"mcp"}),
+    ),
+    Trigger(
         name="bundle_tampered",
         code="D-051",
         stage="bundle",
@@ -290,6 +303,7 @@ _ALL = (
 TRIGGERS: Mapping[str, Trigger] = MappingProxyType({trigger.name: trigger for trigger in _ALL})
 
 _FAILURES = {
+    "budget_exceeded": "模型预算已用完",
     "connection": "连接失败",
     "http_error": "服务端报错",
     "limit_exceeded": "触及调用上限",

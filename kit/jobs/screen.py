@@ -18,6 +18,7 @@ from kit.clock import Clock, iso, parse_date
 from kit.degradation import Policy
 from kit.delivery import Channel, ConsoleChannel, FileChannel, build_channels
 from kit.errors import BundleError, ConfigError, DataError, KitError, UsageError
+from kit.jobs.lock import LOCK_FILE, force_channel, lock_variables
 from kit.jobs.screen_fallback import fallback_card
 from kit.jobs.screen_outcome import ScreenOutcome
 from kit.jobs.screen_stages import PICKS_FILE
@@ -85,6 +86,7 @@ def run_screen(
     cron: bool = False,
     limit: int | None = None,
     source: str = "sample",
+    forced_by: str | None = None,
     stream: TextIO | None = None,
     progress: Callable[[ProgressEvent], None] | None = None,
 ) -> ScreenOutcome:
@@ -102,6 +104,7 @@ def run_screen(
         cron: The unattended contract: only when due, exit 0 once the outcome was told.
         limit: Most picks; None for the bundle's own.
         source: Bar source.
+        forced_by: Who chose to run against another channel than the lock's; None for nobody.
         stream: Where the console channel writes; None leaves it out.
         progress: Takes every event of the run.
 
@@ -113,6 +116,7 @@ def run_screen(
         DataError: By hand: the source has no bars for that date.
         ConfigError: By hand: a configuration file is missing or wrong, or `llm.no_key` when a
             model is demanded whose key is not set.
+        LockError: `lock.force_scheduled`: unattended, another channel may not be chosen.
         AlreadyDone: The screen is done, or another process works on it.
     """
     if limit is not None and limit < 1:
@@ -150,11 +154,13 @@ def run_screen(
     if not cron and request.bundle is not None and request.tampered is None:
         _require_keys(request.bundle, mode, request.llm)
         _require_bars(workspace, source, request.bundle, day)
+    if forced_by is not None and request.bundle is not None:
+        force_channel(workspace, request.bundle, store, clock, forced_by, scheduled=cron)
     run = perform(
         workspace,
         store,
         clock,
-        _spec(workspace, request, key, mode, limit, source, clock),
+        _spec(workspace, request, key, mode, limit, source, clock, forced=forced_by is not None),
         fallback_card=fallback_card(
             ref=request.ref,
             day=day,
@@ -173,7 +179,8 @@ def run_screen(
         ref=request.ref,
         day=day,
         run=run,
-        result=_result(run),
+        result=_left(run, PICKS_FILE),
+        lock=_left(run, LOCK_FILE),
         cron=cron,
     )
 
@@ -309,6 +316,8 @@ def _spec(
     limit: int | None,
     source: str,
     clock: Clock,
+    *,
+    forced: bool,
 ) -> RunSpec:
     bundle = request.bundle
     parameters = {
@@ -318,6 +327,7 @@ def _spec(
         "limit": limit,
         "source": source,
         "now": iso(clock.now()),
+        "force_channel": forced,
     }
     spec = RunSpec(
         key=key,
@@ -336,28 +346,36 @@ def _spec(
         **{
             **vars(spec),
             "time_limit_sec": bundle.manifest.limits.production_runtime_sec + _OVERHEAD_SEC,
-            "kernel_secrets": _key_names(bundle, mode, request.llm),
+            "kernel_secrets": _key_names(bundle, mode, request.llm)
+            | _lock_names(workspace, bundle),
         }
     )
 
 
 def _key_names(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> frozenset[str]:
-    """Return the secrets the kernel may see: keys of models it may ask, and what the lock wants."""
+    """Return the keys of the models that the kernel may ask."""
     models = [
         step.model
         for step in bundle.manifest.llm_steps.values()
         if offline_cause(mode, llm, model=step.model) is None
     ]
     entries = (llm["providers"].get(provider_of(model, llm)) or {} for model in models)
-    keys = {entry["key_env"] for entry in entries if entry.get("key_env")}
-    return frozenset(keys | set(bundle.manifest.env_lock.required_env))
+    return frozenset(entry["key_env"] for entry in entries if entry.get("key_env"))
 
 
-def _result(run: RunOutcome) -> dict[str, Any] | None:
+def _lock_names(workspace: Workspace, bundle: Bundle) -> frozenset[str]:
+    """Return what the lock's check reads; a configuration that is wrong is told by the stage."""
+    try:
+        return lock_variables(workspace, bundle)
+    except ConfigError:
+        return frozenset(bundle.manifest.env_lock.required_env)
+
+
+def _left(run: RunOutcome, name: str) -> dict[str, Any] | None:
     if run.folder is None:
         return None
     try:
-        value: dict[str, Any] = files.read_json(run.folder / PICKS_FILE)
+        value: dict[str, Any] = files.read_json(run.folder / name)
     except KitError:
         return None
     return value

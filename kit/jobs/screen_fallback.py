@@ -12,6 +12,7 @@ from kit.card import Card
 from kit.clock import Clock, iso
 from kit.degradation import DegradationReport, Entry, Policy, ReportBuilder
 from kit.errors import KitError, StorageError
+from kit.jobs.lock import LOCK_UNCHECKED
 from kit.jobs.screen_stages import DEGRADATION_FILE, PICKS_FILE
 from kit.runner import FAILURE_WORDS, RunFailure
 from kit.screen import EMPTY_UNIVERSE, CardFacts, ScreenResult
@@ -55,7 +56,7 @@ def fallback_card(
                 "steps": [],
                 "sector_filter": None,
                 "news": {"status": "not_needed", "count": 0},
-                "env_lock": {"env_checked": [], "mcps_unchecked": [], "dbs_unchecked": []},
+                "env_lock": LOCK_UNCHECKED,
             },
         )
         _write_empty(folder, result)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from kit.degradation import ABORT, TRIGGERS
 from kit.delivery import Receipt
+from kit.envlock import refusal
 from kit.errors import DataError, GuardError, KitError, LockError, RunError
 from kit.jobs.skip import Skip
 from kit.runner import RunOutcome
@@ -25,7 +26,7 @@ _ABORTED: Mapping[str, type[KitError]] = {
 
 _CODES = {
     "bundle_tampered": "bundle.tampered",
-    "env_lock_failed": "lock.env_missing",
+    "env_lock_failed": "lock.failed",
     "data_unavailable": "data.no_bars",
     "screen_failed": "screen.failed",
 }
@@ -45,6 +46,7 @@ class ScreenOutcome:
         reason: Why it did not run, in words; empty when it ran.
         run: The run, when there was one.
         result: Content of `picks.json`, when the run left it.
+        lock: Content of `lock.json`, when the run left it.
         skip: The receipt of a skipped run.
         cron: Whether the unattended contract holds.
     """
@@ -55,6 +57,7 @@ class ScreenOutcome:
     reason: str = ""
     run: RunOutcome | None = None
     result: Mapping[str, Any] | None = None
+    lock: Mapping[str, Any] | None = None
     skip: Skip | None = None
     cron: bool = False
 
@@ -91,6 +94,8 @@ class ScreenOutcome:
         for entry in report.get("entries", ()):
             if entry["action"] == ABORT:
                 stage = entry["step"] or TRIGGERS[entry["trigger"]].stage
+                if stage == "env_lock" and self.lock and "stages_failed" in self.lock:
+                    return refusal(self.lock)
                 kind = _ABORTED.get(stage, RunError)
                 details = entry["details"]
                 message = str(details.get("message") or details.get("error") or entry["reason"])
@@ -110,6 +115,7 @@ class ScreenOutcome:
             "exit_code": self.exit_code,
             "run_id": run.run_id if run else None,
             "result": None if self.result is None else dict(self.result),
+            "lock": None if self.lock is None else dict(self.lock),
             "card": run.card.to_dict() if run and run.card else None,
             "receipts": [receipt.to_dict() for receipt in self.receipts],
             "failure": run.failure.to_dict() if run and run.failure else None,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,32 @@ from kit.card import Card, render_card
 from kit.clock import Clock, SystemClock, iso, parse_date, parse_instant
 from kit.degradation import Policy, ReportBuilder
 from kit.errors import BundleError, DataError, KitError, RunError, StorageError
+from kit.jobs.agreement import measured_text
+from kit.jobs.lock import (
+    LOCK_FILE,
+    LOCK_UNCHECKED,
+    LockCheck,
+    bundle_lock,
+    lock_facts,
+    lock_rows,
+    tell_lock,
+)
+from kit.jobs.recording import record_news, record_panel
 from kit.jobs.screen_steps import StepRunner
 from kit.jobs.view import View
 from kit.llm import Recorder, StepResult, StepSpec, offline_cause
-from kit.market import BarSource, Calendar, MarketInfo, calendar, market_info, open_source
+from kit.market import (
+    BarSource,
+    Calendar,
+    MarketInfo,
+    SampleNews,
+    calendar,
+    context_lag,
+    market_info,
+    open_source,
+    with_context,
+)
+from kit.market.context import ContextLag
 from kit.screen import (
     EMPTY_UNIVERSE,
     Candidate,
@@ -36,7 +58,8 @@ from kit.screen import (
     StepNote,
 )
 from kit.screen.dates import latest_date
-from kit.workspace import Workspace, environ
+from kit.state import Store
+from kit.workspace import Workspace
 
 __all__ = ["CARD_FILE", "DEGRADATION_FILE", "LLM_FILE", "PICKS_FILE", "ScreenRun"]
 
@@ -53,6 +76,7 @@ _ZONES = {
 }
 _NEWS_KEYS = {"news", "news_summary", "news_window"}
 _NO_NEWS = "没有配置新闻源"
+_NEWS_SERVER = "historical-news-cn"
 
 
 def _stage(method: Callable[[ScreenRun], View]) -> Callable[[ScreenRun], View]:
@@ -90,6 +114,8 @@ class ScreenRun:
         source_name: Which bar source to read.
         limit: Most picks; None for the bundle's own.
         timer: Where durations and deadlines come from.
+        force_channel: Whether another channel of a server than the lock's is a warning only.
+        lock: Checks the bundle's environment lock.
     """
 
     workspace: Workspace
@@ -103,6 +129,8 @@ class ScreenRun:
     source_name: str
     limit: int | None = None
     timer: Clock = field(default_factory=SystemClock)
+    force_channel: bool = False
+    lock: LockCheck = bundle_lock
 
     bundle: Bundle | None = field(default=None, init=False)
     report: ReportBuilder = field(init=False)
@@ -121,12 +149,9 @@ class ScreenRun:
         self._calendar: Calendar | None = None
         self._market: MarketInfo | None = None
         self._sectors: list[str] | None = None
-        self._lock: dict[str, list[str]] = {
-            "env_checked": [],
-            "mcps_unchecked": [],
-            "dbs_unchecked": [],
-        }
+        self._lock = dict(LOCK_UNCHECKED)
         self._news: dict[str, Any] = {"status": "not_needed", "count": 0}
+        self._window: dict[str, Any] = {}
         self._result: ScreenResult | None = None
         self._card: Card | None = None
 
@@ -143,8 +168,10 @@ class ScreenRun:
         run_folder: str = "",
         run_id: str = "",
         card_id: str = "",
+        force_channel: bool = False,
         workspace: Workspace | None = None,
         timer: Clock | None = None,
+        lock: LockCheck = bundle_lock,
     ) -> ScreenRun:
         """Open a screen.
 
@@ -158,8 +185,10 @@ class ScreenRun:
             run_folder: Where evidence goes; empty for a new temporary folder, as in a run by hand.
             run_id: The run, given by the runner.
             card_id: Id of the card, given by the runner.
+            force_channel: Whether another channel than the lock's is a warning only.
             workspace: The workspace; found from the environment or the current folder by default.
             timer: Where durations come from.
+            lock: Checks the bundle's environment lock.
 
         Raises:
             UsageError: A malformed date, instant or mode.
@@ -181,6 +210,8 @@ class ScreenRun:
             source_name=source,
             limit=limit,
             timer=clock,
+            force_channel=force_channel,
+            lock=lock,
         )
 
     @property
@@ -220,6 +251,9 @@ class ScreenRun:
             recorder=Recorder.for_config(self.folder / LLM_FILE, self._llm_config),
             timer=self.timer,
             started=self._started,
+            store=Store(self.workspace.state_path),
+            run_id=self.run_id,
+            measured=partial(measured_text, self.workspace, bundle.manifest.strategy_id),
         )
         rows = [
             ("策略", bundle.ref),
@@ -232,28 +266,21 @@ class ScreenRun:
 
     @_stage
     def check_lock(self) -> View:
-        """Check the environment variables the bundle requires; say what is not checked."""
-        lock = self._bundle().manifest.env_lock
-        missing = [name for name in lock.required_env if environ(name) is None]
-        self._lock = {
-            "env_checked": list(lock.required_env),
-            "mcps_unchecked": [mcp.name for mcp in lock.required_mcps],
-            "dbs_unchecked": list(lock.required_db),
-        }
-        if missing:
-            self.report.add(
-                "env_lock_failed", names=missing, remedy_hint=f"请设置环境变量 {'、'.join(missing)}"
-            )
-        rows = [
-            (f"环境变量 {name}", "缺失" if name in missing else "已配置")
-            for name in lock.required_env
-        ]
-        rows += [
-            (f"MCP {mcp.name}", f"未核对：行情直接读自 {self.source_name}，没有调用该服务")
-            for mcp in lock.required_mcps
-        ]
-        rows += [(f"数据库 {alias}", "未核对：本次没有连接") for alias in lock.required_db]
-        return View("环境锁", ("项", "状态"), tuple(rows))
+        """Check everything the bundle demands of its environment; writes `lock.json`."""
+        bundle = self._bundle()
+        try:
+            answer = self.lock(self.workspace, bundle, forced=self.force_channel)
+        except StorageError:
+            raise
+        except KitError as error:
+            self._lock = {**LOCK_UNCHECKED, "status": "failed"}
+            hint = f"{error.message}；{error.remedy}"
+            self.report.add("env_lock_failed", names=[error.where], remedy_hint=hint)
+            return View("环境锁", ("说明", "处理"), ((error.message, error.remedy),))
+        files.write_json(self.folder / LOCK_FILE, answer.to_dict())
+        self._lock = lock_facts(answer)
+        tell_lock(self.report, answer)
+        return View("环境锁", ("项", "状态"), tuple(lock_rows(answer)))
 
     @_stage
     def load_data(self) -> View:
@@ -265,13 +292,16 @@ class ScreenRun:
             if self.day is None:
                 self.day = latest_date(self._calendar, contract.asof, self.now).day
             self._source = open_source(self.workspace, self.source_name)
-            self.data = screen.load_data(self._source, contract, self.day, self._calendar)
+            data = screen.load_data(self._source, contract, self.day, self._calendar)
+            self.data, lags = self._beside(data)
         except StorageError:
             raise
         except KitError as error:
             self.report.add("data_unavailable", error=error.message, remedy=error.remedy)
             return View("行情不可用", ("说明", "处理"), ((error.message, error.remedy),))
+        record_panel(self._bundle())
         screen.tell_data(self.report, self.data, self._calendar)
+        screen.tell_context(self.report, lags)
         data, universe = self.data, self.data.universe
         rows = [
             ("交易日", data.day),
@@ -293,11 +323,27 @@ class ScreenRun:
         ]
         if not wanted:
             return View("新闻", text="没有步骤需要新闻")
-        self._news = {"status": "not_fetched", "count": 0}
-        self.report.add("news_not_fetched", error=_NO_NEWS, steps=wanted)
-        return View(
-            "新闻", text=f"未获取：{_NO_NEWS}；以空文本继续，需要它的步骤：{'、'.join(wanted)}"
-        )
+        # The embedded items are what the news server serves: a bundle that locks it may read them.
+        locked = {mcp.name for mcp in self._bundle().manifest.env_lock.required_mcps}
+        if _NEWS_SERVER not in locked or self.source_name != "sample":
+            self._news = {"status": "not_fetched", "count": 0}
+            self.report.add("news_not_fetched", error=_NO_NEWS, steps=wanted)
+            return View(
+                "新闻", text=f"未获取：{_NO_NEWS}；以空文本继续，需要它的步骤：{'、'.join(wanted)}"
+            )
+        start, end = self._news_span()
+        items = SampleNews().query(start, end).items
+        record_news(self._bundle())
+        self._window = screen.news_window(items, start, end)
+        self._news = {"status": "found" if items else "none_found", "count": len(items)}
+        rows = [
+            (item["published_at"], "、".join(item["symbols"]), item["title"])
+            for item in self._window["items"]
+        ]
+        title = f"新闻：{iso(start)} 之后，到 {iso(end)}，{len(items)} 条"
+        if not rows:
+            return View(title, text="没有找到")
+        return View(title, ("时间", "标的", "标题"), tuple(rows))
 
     @_stage
     def sector_filter(self) -> View:
@@ -313,7 +359,8 @@ class ScreenRun:
             if value is None:
                 rows.append((spec.name, self.notes[-1].note or "没有答案", ""))
                 continue
-            sectors, unknown = screen.read_sectors(value, self._known_sectors())
+            known = [*self._known_sectors(), *self._data().securities]
+            sectors, unknown = screen.read_sectors(value, known)
             self._sectors = sectors or self._sectors
             told = "、".join(sectors or ()) or "不过滤"
             more = f"（股票池没有：{'、'.join(unknown)}）" if unknown else ""
@@ -365,7 +412,10 @@ class ScreenRun:
         results: Sequence[StepResult] = ()
         if spec is not None and self.picks:
             inputs = [
-                screen.explanation_inputs(pick, day, self._sectors, {}) for pick in self.picks
+                screen.explanation_inputs(
+                    pick, day, self._sectors, screen.news_of(self._window, pick.symbol)
+                )
+                for pick in self.picks
             ]
             results = self._step_runner().answers(spec, inputs, self._check_reason)
         if self.aborted:
@@ -462,13 +512,40 @@ class ScreenRun:
         facts: dict[str, Any] = {
             "today": data.day.isoformat(),
             "market": data.panel.market if data.panel else "",
-            "news_summary": "",
-            "news_window": {},
+            "news_summary": screen.news_summary(self._window),
+            "news_window": self._window,
             # Names the markets that the news may speak of; without news there is none.
             "reference_markets": [],
+            "context_moves": screen.context_moves(data.panel, data.data_date),
             "known_sectors": self._known_sectors(),
+            "known_companies": [
+                {"symbol": s.symbol, "name": s.name, "industry": s.industry}
+                for s in data.securities.values()
+            ],
         }
         return screen.filter_inputs(spec, facts)
+
+    def _beside(self, data: ScreenData) -> tuple[ScreenData, list[ContextLag]]:
+        """Put the contract's series of other markets beside the panel; say which are behind."""
+        contract = self._bundle().manifest.data_contract
+        if data.panel is None or self._source is None or not contract.context:
+            return data, []
+        first = screen.window_start(contract, data.day)
+        panel = with_context(
+            data.panel, self.workspace, self._source, contract.context, first, data.day
+        )
+        lags = context_lag(self.workspace, panel, contract.context, data.day)
+        return replace(data, panel=panel), lags
+
+    def _news_span(self) -> tuple[datetime, datetime]:
+        """Return the previous close, and the moment of the screen: never past the next open."""
+        day, days = self._day(), self._calendar
+        following = self._next_session()
+        before = days.session(days.previous(day)) if days else None
+        after = days.session(following) if days and following else None
+        end = min(self.now, after.open) if after else self.now
+        start = before.close if before else end
+        return min(start, end), end
 
     def _known_sectors(self) -> list[str]:
         return sorted({s.industry for s in self._data().securities.values() if s.industry})
@@ -519,7 +596,7 @@ class ScreenRun:
             "bundle": {"ref": bundle.ref, "digest": bundle.digest} if bundle else None,
             "data": {
                 "source": self._source.name,
-                "synthetic": self._source.synthetic,
+                "synthetic": bool(panel is not None and panel.synthetic),
                 "adjustment": bundle.manifest.data_contract.adjustment,
                 "fingerprint": panel.fingerprint if panel is not None else None,
                 "note": data.universe.note,
@@ -543,8 +620,7 @@ class ScreenRun:
             return None
 
     def _lock_note(self) -> str:
-        unchecked = [*self._lock["mcps_unchecked"], *self._lock["dbs_unchecked"]]
-        return f"环境锁未核对 {'、'.join(unchecked)}" if unchecked else ""
+        return "环境锁已核对" if self._lock["status"] == "valid" else ""
 
     def _limit(self) -> int:
         own = self._bundle().config["_kit"].get("limit")

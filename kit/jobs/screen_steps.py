@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kit import screen
 from kit.bundle import Bundle
 from kit.clock import Clock
 from kit.degradation import ABORT, ReportBuilder
+from kit.jobs.agreement import NOT_MEASURED
+from kit.jobs.llm_budget import audit_step, metered_model
 from kit.llm import (
+    LLM,
     CallLimits,
-    LiteLLM,
     Mode,
     Recorder,
+    ReplaySource,
+    StepFailure,
     StepResult,
     StepSpec,
     offline_cause,
     run_each,
     run_step,
 )
+from kit.llm.models import takes_json_schema
+from kit.llm.record import record_line
 from kit.llm.step import Check
 from kit.screen import StepNote
+from kit.state import Store
 
 __all__ = ["StepRunner"]
 
@@ -34,11 +41,15 @@ class StepRunner:
     Attributes:
         bundle: Whose steps.
         report: Where degradations go.
-        requested: `auto`, `live` or `offline`.
+        requested: `auto`, `live`, `offline` or `replay`.
         config: `config/llm.json`.
         recorder: Where answers are recorded.
         timer: Where durations come from.
         started: `timer.monotonic()` at the start of the run; its time limit counts from there.
+        store: Where spending and fallbacks are accounted.
+        run_id: The run, for the account.
+        measured: Writes how far a step's stand-in agreed with models; None until it is measured.
+        replay: The record that answers when a replay is requested.
         notes: How each step went, in order.
     """
 
@@ -49,11 +60,15 @@ class StepRunner:
     recorder: Recorder
     timer: Clock
     started: float
+    store: Store
+    run_id: str
+    measured: Callable[[str], str | None] = lambda _: None
+    replay: ReplaySource | None = None
     notes: list[StepNote] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._limits = CallLimits(self.bundle.manifest.limits.production_max_llm_calls)
-        self._client: LiteLLM | None = None
+        self._client: LLM | None = None
         self._optional_stopped = False
 
     def specs(self, *, per_pick: bool) -> list[StepSpec]:
@@ -63,18 +78,24 @@ class StepRunner:
             BundleError: A stand-in cannot be loaded.
         """
         steps = self.bundle.manifest.llm_steps.values()
-        return [self.bundle.step(step.name) for step in steps if step.per_pick == per_pick]
+        found = [self.bundle.step(step.name) for step in steps if step.per_pick == per_pick]
+        return [
+            replace(spec, json_schema=takes_json_schema(spec.model, self.config)) for spec in found
+        ]
 
     def answers(
         self, spec: StepSpec, inputs: Sequence[Mapping[str, Any]], check: Check
     ) -> list[StepResult]:
         """Run a step as the policy allows; an empty list when it does not run at all."""
-        cause = offline_cause(self.requested, self.config, model=spec.model)
-        stopped = self._stopped(spec, cause)
+        noted = self._noted(spec)
+        cause = noted["cause"]
+        stopped = self._stopped(spec, noted)
         if stopped:
+            self._keep_why(spec, inputs, noted, stopped)
             self._note(spec, None, [], len(inputs), stopped)
             return []
-        mode = Mode.OFFLINE if cause else Mode.LIVE
+        answered = Mode.OFFLINE if cause else Mode.LIVE
+        mode = answered if self.replay is None else Mode.REPLAY
         runtime = self.bundle.manifest.limits.production_runtime_sec
         around: dict[str, Any] = {
             "mode": mode,
@@ -83,6 +104,8 @@ class StepRunner:
             "limits": self._limits,
             "check": check,
             "deadline": self.started + runtime,
+            "noted": noted,
+            "replay": self.replay,
             "clock": self.timer,
         }
         if spec.invocation_mode == "single":
@@ -91,22 +114,50 @@ class StepRunner:
             results = run_each(spec, inputs, **around)
         actions = screen.tell_failures(self.report, spec.name, results, runtime)
         self._optional_stopped = self._optional_stopped or "stop_optional_steps" in actions
-        self._note(spec, mode, results, len(inputs), "")
+        self._note(spec, answered, results, len(inputs), "")
         return results
 
-    def model(self) -> LiteLLM:
+    def model(self) -> LLM:
         """Return the client, made when the first live step needs it."""
         if self._client is None:
-            self._client = LiteLLM(self.config)
+            self._client = metered_model(self.config, self.store, self.timer)
         return self._client
 
-    def _stopped(self, spec: StepSpec, cause: str | None) -> str:
+    def _noted(self, spec: StepSpec) -> Mapping[str, Any]:
+        """Return why no model is asked, and how good the stand-in is; a replay says what was."""
+        if self.replay is not None:
+            return self.replay.noted(spec.name)
+        cause = offline_cause(self.requested, self.config, model=spec.model)
+        return {"cause": cause, "measured": self.measured(spec.name) if cause else None}
+
+    def _keep_why(
+        self,
+        spec: StepSpec,
+        inputs: Sequence[Mapping[str, Any]],
+        noted: Mapping[str, Any],
+        why: str,
+    ) -> None:
+        """Record why a step did not run where only the policy and the missing model say so."""
+        if noted["cause"] is None or not inputs:
+            return
+        result = StepResult(
+            step=spec.name,
+            ok=False,
+            value=None,
+            failure=StepFailure(kind="not_run", message=why),
+            mode=Mode.OFFLINE,
+            quality=spec.quality,
+        )
+        self.recorder.append(record_line(spec, inputs[0], result, 0, noted=noted))
+
+    def _stopped(self, spec: StepSpec, noted: Mapping[str, Any]) -> str:
         """Say why a step does not run, in Chinese; empty when it does."""
         if self._optional_stopped:
             return "可选步骤已停止"
-        if cause is None:
+        if noted["cause"] is None:
             return ""
-        action = screen.tell_offline(self.report, spec, cause)
+        measured = noted["measured"] or NOT_MEASURED
+        action = screen.tell_offline(self.report, spec, noted["cause"], measured)
         if action == "use_offline_equivalent":
             return ""
         return "按降级规则中止" if action == ABORT else "按降级规则不用离线等价"
@@ -119,6 +170,17 @@ class StepRunner:
         total: int,
         note: str,
     ) -> None:
+        if self.replay is None:
+            audit_step(
+                self.store,
+                self.timer,
+                run_id=self.run_id,
+                ref=self.bundle.ref,
+                step=spec.name,
+                mode=mode,
+                results=results,
+                total=total,
+            )
         self.notes.append(
             StepNote(
                 step=spec.name,

@@ -21,6 +21,7 @@ from kit import files
 from kit.card import render_card
 from kit.clock import parse_instant
 from kit.degradation import Policy, ReportBuilder, Rule, failure_label
+from kit.envlock import LockAnswer
 from kit.errors import DataError, KitError, StorageError, UsageError
 from kit.intraday import (
     CLOSED_REASONS,
@@ -41,6 +42,7 @@ from kit.intraday import (
 )
 from kit.intraday import wording as words
 from kit.intraday.judgement import STEP
+from kit.jobs.lock import LOCK_FILE
 from kit.jobs.view import View
 from kit.llm import Mode, Recorder, StepResult, offline_cause, run_step
 from kit.market import (
@@ -202,19 +204,23 @@ class SlotRun:
         portfolio = Portfolio.load(self.workspace, self.slot.market)
         symbols = [*(holding.symbol for holding in portfolio.holdings), *portfolio.indices]
         delivered, errors = self._delivered()
+        batch = self._quotes(symbols)
         self.gathered = preflight(
             self.slot,
             portfolio,
-            self._quotes(symbols),
+            batch,
             market_name=self.info.name,
             config=self.config,
             delivered=delivered,
             generated_at=self.slot.now,
             source=self.quotes.name,
             errors=errors,
-            synthetic=self.quotes.synthetic,
+            synthetic=batch.synthetic,
         )
         files.write_json(self.folder / CONTEXT_FILE, dict(self.gathered.context))
+        # A slot checks the servers that it calls, and calls none: nothing is started.
+        answer = LockAnswer(skill_id=f"slot-{self.slot.market}")
+        files.write_json(self.folder / LOCK_FILE, answer.to_dict())
         return View(
             f"行情 {self.gathered.context['title']}",
             ("代码", "名称", "现价", "昨收", "时间", "证实", "问题"),

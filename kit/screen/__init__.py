@@ -22,6 +22,13 @@ from kit.screen.steps import (
     filter_inputs,
     read_sectors,
 )
+from kit.screen.surroundings import (
+    context_moves,
+    news_of,
+    news_summary,
+    news_window,
+    tell_context,
+)
 from kit.screen.tell import (
     tell_data,
     tell_failures,
@@ -46,6 +53,7 @@ __all__ = [
     "check_picks",
     "check_reason",
     "confidence_of",
+    "context_moves",
     "cut",
     "due_date",
     "explanation_inputs",
@@ -54,6 +62,9 @@ __all__ = [
     "latest_date",
     "load_data",
     "mode_of",
+    "news_of",
+    "news_summary",
+    "news_window",
     "params_numbers",
     "read_sectors",
     "reason_line",
@@ -62,6 +73,7 @@ __all__ = [
     "run_rule",
     "screen_card",
     "screen_title",
+    "tell_context",
     "tell_data",
     "tell_failures",
     "tell_offline",

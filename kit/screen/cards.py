@@ -54,7 +54,7 @@ class CardFacts:
         prices: Symbol -> newest close as it traded.
         restated: Symbols whose source only has forward-adjusted prices.
         steps: How the LLM steps went.
-        lock_note: What of the environment lock was not checked, zh-CN; empty when nothing.
+        lock_note: Whether the environment lock was checked, zh-CN; empty when it was not.
         market_zone: Word for the zone of times on the card.
         today: Date on which the run takes place; None for the trade date.
         settings: Names of fields that repeat a parameter of the rule; they are not shown.

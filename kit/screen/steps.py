@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 _SECTOR_KEYS = ("focus_sectors", "sector_filter", "sectors")
+_COMPANY_KEY = "focus_companies"
 _MAX_SECTORS = 20
 _MAX_SECTOR_TEXT = 20
 
@@ -74,7 +75,8 @@ def filter_inputs(spec: StepSpec, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def filter_check(inputs: Mapping[str, Any], value: Mapping[str, Any]) -> str | None:
     """Say what is wrong with a sector answer beyond its schema: sectors out of thin air."""
-    if inputs.get("news_summary") == "" and _sectors(value):
+    silent = inputs.get("news_summary") == "" or inputs.get("news_window", {}).get("items") == []
+    if silent and _sectors(value):
         return "sectors were named although there was no news"
     return None
 
@@ -82,14 +84,14 @@ def filter_check(inputs: Mapping[str, Any], value: Mapping[str, Any]) -> str | N
 def read_sectors(
     value: Mapping[str, Any], known: Sequence[str]
 ) -> tuple[list[str] | None, list[str]]:
-    """Read the sectors to keep from a step's answer.
+    """Read the sectors, and the companies by symbol, to keep from a step's answer.
 
     Args:
         value: The answer.
-        known: Sectors of the universe.
+        known: Sectors and symbols of the universe.
 
     Returns:
-        The known sectors, or None for no filter; and the names that no stock of the universe has.
+        The known ones, or None for no filter; and the names that no stock of the universe has.
     """
     named = list(dict.fromkeys(clip(one_line(s), _MAX_SECTOR_TEXT) for s in _sectors(value)))
     kept = [sector for sector in named if sector in known]
@@ -98,11 +100,10 @@ def read_sectors(
 
 
 def _sectors(value: Mapping[str, Any]) -> list[str]:
-    for key in _SECTOR_KEYS:
-        found = value.get(key)
-        if isinstance(found, list):
-            return [item for item in found if isinstance(item, str)]
-    return []
+    sectors = next((found for key in _SECTOR_KEYS if isinstance(found := value.get(key), list)), [])
+    companies = value.get(_COMPANY_KEY)
+    named = [*sectors, *(companies if isinstance(companies, list) else ())]
+    return [item for item in named if isinstance(item, str)]
 
 
 def explanation_inputs(

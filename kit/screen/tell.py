@@ -30,11 +30,12 @@ __all__ = [
     "worded",
 ]
 
+_NOT_MEASURED = "未测"
 _NOTHING = "今天没有符合条件的股票，不操作"
 _NOTHING_USABLE = "规则的结果都不可用，今天有没有机会无从判断；不操作，先请策略作者修正"
 _REJECTED = "规则返回的 {count} 只{why}，不采用（{symbols}）"
 _BY_DEFAULT = "（策略未写此规则，按默认处理）"
-_LIMITS = {"limit_exceeded": "limit_exceeded", "runtime_exceeded": "runtime_exceeded"}
+_LIMITS = {name: name for name in ("budget_exceeded", "limit_exceeded", "runtime_exceeded")}
 
 
 def tell_data(report: ReportBuilder, data: ScreenData, calendar: Calendar) -> None:
@@ -116,21 +117,23 @@ def _worded(entry: Entry) -> Entry:
     return entry
 
 
-def tell_offline(report: ReportBuilder, spec: StepSpec, cause: str) -> str:
+def tell_offline(
+    report: ReportBuilder, spec: StepSpec, cause: str, measured: str = _NOT_MEASURED
+) -> str:
     """Record that a step's stand-in answers, and return the action the policy takes.
 
     Args:
         report: The run's report.
         spec: The step.
         cause: Why no model is asked, as `kit.llm.offline_cause` says it.
+        measured: How far it agreed with models, as far as that was measured (zh-CN).
     """
     return report.add(
         "llm_offline_equivalent",
         step=spec.name,
         quality=spec.quality,
         cause=CAUSES[cause],
-        # Measured from recorded pairs of answers; there are none of this step yet.
-        agreement="未测",
+        agreement=measured,
     )
 
 

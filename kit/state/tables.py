@@ -6,9 +6,30 @@ are never deleted; a claim is finished, never removed.
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
-__all__ = ["SCHEMA_VERSION", "audit", "claims", "deliveries", "meta", "metadata"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "audit",
+    "claims",
+    "deliveries",
+    "llm_calls",
+    "llm_months",
+    "meta",
+    "metadata",
+    "trials",
+]
 
 SCHEMA_VERSION = 1
 
@@ -70,4 +91,50 @@ audit = Table(
     Column("at", String, nullable=False),
     Column("kind", String, nullable=False),
     Column("body", Text, nullable=False),
+)
+
+# One row a distinct backtest of a strategy family: what is tried counts against what is found.
+# `sharpe` is a bar's, None when nothing varied; rows are never deleted.
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("family", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("ref", String, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("sharpe", Float),
+    Column("bars", Integer, nullable=False),
+    Column("created_at", String, nullable=False),
+    UniqueConstraint("family", "fingerprint"),
+)
+
+# One row a call to a model: reserved before it is made, settled with what it cost. Money is in
+# millionths of a US dollar; `basis` says where the amount comes from.
+llm_calls = Table(
+    "llm_calls",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("tenant", String, nullable=False),
+    Column("month", String, nullable=False),
+    Column("step", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("micro_usd", BigInteger, nullable=False),
+    Column("basis", String, nullable=False),
+    Column("prompt_tokens", Integer),
+    Column("completion_tokens", Integer),
+    Column("created_at", String, nullable=False),
+    Column("expires_at", String, nullable=False),
+    Column("settled_at", String),
+)
+Index("llm_calls_month", llm_calls.c.tenant, llm_calls.c.month)
+
+# One row a tenant and month: whoever reserves holds its lock, and it remembers the month's alert.
+llm_months = Table(
+    "llm_months",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("month", String, primary_key=True),
+    Column("alerted_at", String),
 )

@@ -23,8 +23,12 @@ class Said:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, copy_repository: Callable[[Path], Workspace]) -> Workspace:
-    return copy_repository(tmp_path / "desk")
+def desk(
+    tmp_path: Path,
+    copy_repository: Callable[[Path], Workspace],
+    stand_in: Callable[..., Workspace],
+) -> Workspace:
+    return stand_in(copy_repository(tmp_path / "desk"))
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_new_copies_a_version_under_its_id_or_another(kit: Kit, desk: Workspace)
     assert (said.code, said.out) == (0, "draft ready: strategies/ma250-pullback/draft\n")
     assert "kit lint ma250-pullback" in said.err
     shown = json.loads(kit("new", "quiet-one", "--from", f"{ID}@0.3.0", "--json").out)
-    assert shown == {"id": "quiet-one", "draft": "strategies/quiet-one/draft"}
+    assert shown == {"id": "quiet-one", "draft": "strategies/quiet-one/draft", "near": []}
     manifest = json.loads((desk.root / shown["draft"] / "manifest.json").read_text("utf-8"))
     assert manifest["strategy_id"] == "quiet-one"
     assert manifest["provenance"] == {"x-forked-from": f"{ID}@0.3.0"}
@@ -111,8 +111,9 @@ def test_diff_of_two_versions(kit: Kit) -> None:
     """0.3.1 is 0.3.0 with a tighter cap on volume: 1.2 became 1.1."""
     said = kit("diff", ID, "0.3.0", "0.3.1")
     assert said.code == 0
-    assert "volume_ratio_max 1.2 -> 1.1" in said.out
-    assert said.out.endswith("0.3.0 → 0.3.1: patch\n")
+    assert said.out == (
+        "ma250-pullback: 0.3.0 → 0.3.1: PATCH\nparameters\n  volume ratio max 1.2 -> 1.1: PATCH\n"
+    )
     shown = json.loads(kit("diff", ID, "0.3.0", "0.3.1", "--json").out)
     assert (shown["old"], shown["new"], shown["bump"]) == ("0.3.0", "0.3.1", "patch")
 
@@ -122,16 +123,72 @@ def test_diff_of_a_draft(kit: Kit, desk: Workspace) -> None:
     edit(desk, "config.json", '"near_pct": 4.0', '"near_pct": 3.5')
     shown = json.loads(kit("diff", ID, "--json").out)
     assert (shown["old"], shown["new"], shown["bump"]) == ("0.3.1", "draft", "patch")
-    assert [change["text"] for change in shown["changes"]] == ["near_pct 4.0 -> 3.5"]
+    assert [change["text"] for change in shown["changes"]] == ["near pct 4.0 -> 3.5"]
     edit(desk, "prompts/pick_explanation.md", "at most two sentences", "at most three sentences")
     assert json.loads(kit("diff", ID, "--json").out)["bump"] == "minor"
 
 
-def test_a_first_draft_has_nothing_to_be_compared_with(kit: Kit) -> None:
-    kit("new", "first-one", "--from", f"{ID}@0.3.1")
+def test_a_first_draft_is_compared_with_what_it_was_made_from(kit: Kit, desk: Workspace) -> None:
+    kit("new", "first-one", "--from", f"{ID}@0.3.0")
+    said = kit("diff", "first-one")
+    assert (said.code, said.out) == (0, "first-one: ma250-pullback/0.3.0 → draft: NONE\n")
+    edit(desk, "config.json", '"ma_window": 250', '"ma_window": 248', "first-one")
+    edit(desk, "prompts/event_sector_filter.md", "at most three", "at most four", "first-one")
+    assert kit("diff", "first-one").out == (
+        "first-one: ma250-pullback/0.3.0 → draft: MINOR\n"
+        "prompts\n"
+        "  prompts/event_sector_filter.md: section 'output format' reworded: MINOR\n"
+        "parameters\n"
+        "  ma window 250 -> 248: PATCH\n"
+    )
+    kit("new", "second-one", "--template", "pullback")
+    assert kit("diff", "second-one").out == "second-one: templates/pullback → draft: NONE\n"
+
+
+def test_what_was_written_from_nothing_has_nothing_to_be_compared_with(
+    kit: Kit, desk: Workspace
+) -> None:
+    kit("new", "first-one", "--template", "pullback")
+    edit(desk, "manifest.json", '"x-template": "pullback"', '"created_by": "lin"', "first-one")
     said = kit("diff", "first-one")
     assert said.code == 2
     assert "[bundle.no_parent]" in said.err
+
+
+def test_an_id_that_is_taken_is_refused_and_free_ones_are_proposed(
+    kit: Kit, desk: Workspace
+) -> None:
+    for line in (["--template", "pullback"], ["--from", f"{ID}@0.3.0"]):
+        kit("new", "other-one", "--template", "pullback")
+        taken = kit("new", ID, "--template", "pullback", "--json")
+        shown = json.loads(taken.out)["error"]
+        assert (taken.code, shown["code"]) == (3, "draft.id_taken")
+        assert shown["details"]["free"] == [f"{ID}-2", f"{ID}-3", f"{ID}-next"]
+        assert f"{ID}-2" in shown["remedy"]
+        assert json.loads(kit("new", "other-one", *line, "--json").out)["error"]["code"] == (
+            "draft.exists"
+        )
+    near = kit("new", "ma250-pulback", "--template", "pullback")
+    assert near.code == 0
+    assert "easily mistaken for ma250-pullback" in near.err
+
+
+@pytest.mark.parametrize("template", ["pullback", "event-driven"])
+def test_a_draft_from_a_template_lints_clean(kit: Kit, desk: Workspace, template: str) -> None:
+    shown = json.loads(kit("new", "my-own", "--template", template, "--json").out)
+    assert shown == {"id": "my-own", "draft": "strategies/my-own/draft", "near": []}
+    linted = json.loads(kit("lint", "my-own", "--json").out)
+    assert linted["findings"] == []
+    skill = (desk.strategies / "my-own" / "draft" / "SKILL.md").read_text("utf-8")
+    assert skill.startswith("---\nname: my-own\n")
+
+
+def test_wrong_templates(kit: Kit) -> None:
+    said = kit("new", "my-own", "--template", "pulback")
+    assert said.code == 2
+    assert "did you mean 'pullback'?" in said.err
+    both = kit("new", "my-own", "--template", "pullback", "--from", f"{ID}@0.3.0")
+    assert (both.code, "exclude each other" in both.err) == (2, True)
 
 
 def test_verify_mends_modes_and_nothing_else(kit: Kit, desk: Workspace) -> None:

@@ -20,9 +20,13 @@ from kit.workspace import Workspace
 
 
 @pytest.fixture
-def desk(tmp_path: Path, copy_repository: Callable[[Path], Workspace]) -> Workspace:
+def desk(
+    tmp_path: Path,
+    copy_repository: Callable[[Path], Workspace],
+    stand_in: Callable[..., Workspace],
+) -> Workspace:
     """A copy of this repository's workspace, for one test to spoil."""
-    return copy_repository(tmp_path / "desk")
+    return stand_in(copy_repository(tmp_path / "desk"))
 
 
 @pytest.fixture

@@ -138,6 +138,14 @@ TABLE: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
         "trading-data-cn 不可用：请安装 trading-data-cn >= 1.1（策略未写此规则，按默认处理）",
         {"abort_with_report": NO_LIST},
     ),
+    "channel_forced": (
+        {"mcp_name": "vibe-trading", "required": "internal-a-share", "actual": "community"},
+        "vibe-trading 渠道应为 internal-a-share，实为 community，已由人工放行",
+        {
+            "push_with_warning": "数据服务与策略冻结时不是同一渠道，口径可能不同；下单前请另行核对",
+            "abort_with_report": NO_LIST,
+        },
+    ),
     "bundle_tampered": (
         {"files": ["code/signal_engine.py"]},
         "策略包与校验和不符：code/signal_engine.py",

@@ -50,6 +50,12 @@ _BUILDER = _builder()
 
 
 @pytest.fixture
+def workspace(workspace: Workspace, stand_in: Callable[..., Workspace]) -> Workspace:
+    """A new, empty workspace whose data server starts at once."""
+    return stand_in(workspace)
+
+
+@pytest.fixture
 def builder() -> ModuleType:
     """The module that builds the small bundle."""
     return _BUILDER

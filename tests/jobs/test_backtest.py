@@ -93,7 +93,7 @@ def engine_of(folder: Path) -> Any:
 def test_a_drafts_evidence_goes_into_the_draft(run: Run, draft: Path) -> None:
     stages: list[str] = []
     result, folder = run(progress=stages.append)
-    assert stages == ["load", "simulate", "guards", "evidence"]
+    assert stages == ["load", "lock", "simulate", "guards", "evidence"]
     assert folder == draft / "backtests" / "2024-09-19-iter-1"
     engine = engine_of(folder)
     assert engine["ref"] == DRAFT
@@ -217,11 +217,11 @@ def test_a_range_too_short_for_the_warm_up_is_refused(run: Run, draft: Path) -> 
     assert caught.value.code == "backtest.too_short"
 
 
-def test_only_daily_bars_are_backtested(run: Run, draft: Path) -> None:
-    set_config(draft, interval="5m")
-    with pytest.raises(DataError, match="not on 5m") as caught:
+def test_bars_of_another_spacing_are_those_of_the_source(run: Run, draft: Path) -> None:
+    set_config(draft, interval="4H")
+    with pytest.raises(DataError, match="4h") as caught:
         run()
-    assert caught.value.code == "backtest.bad_interval"
+    assert caught.value.code == "data.unknown_interval"
 
 
 @pytest.mark.usefixtures("quick")

@@ -44,16 +44,20 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def base(tmp_path_factory: pytest.TempPathFactory, stand_in: Callable[..., Workspace]) -> Workspace:
     """A copy of the repository with a draft: one number changed, and backtested on one stock."""
     repository = Workspace.at(Path(__file__).resolve().parents[2])
     workspace = copy_workspace(repository, tmp_path_factory.mktemp("base") / "workspace")
+    stand_in(workspace)
     draft = new_draft(workspace, ID)
     edit(draft / "config.json", '"volume_ratio_max": 1.1,', '"volume_ratio_max": 1.05,')
+    config = json.loads((draft / "config.json").read_text("utf-8"))
+    config["codes"] = ["000783.SZ"]
+    (draft / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("KIT_MODE", "offline")
-        backtest(workspace, f"{ID}@draft", symbols=["000783.SZ"], clock=CLOCK)
+        backtest(workspace, f"{ID}@draft", clock=CLOCK)
     return workspace
 
 
@@ -103,8 +107,12 @@ def refused(cut: Cut, workspace: Workspace, **options: Any) -> GuardError:
 
 
 def failed(error: GuardError) -> dict[str, str]:
-    """Return what each check that failed said."""
-    return {check["name"]: check["detail"] for check in error.details["checks"] if not check["ok"]}
+    """Return what each check said that refused."""
+    return {
+        check["name"]: check["detail"]
+        for check in error.details["checks"]
+        if check["blocking"] and not check["ok"]
+    }
 
 
 def restamp(draft: Path) -> None:
@@ -181,6 +189,51 @@ def test_evidence_of_other_content_is_stale(
 
 
 @pytest.mark.usefixtures("quick")
+def test_evidence_of_another_range_is_partial_and_not_enough(
+    cut: Cut, place: Workspace, draft: Path
+) -> None:
+    shutil.rmtree(draft / "backtests")
+    options = {"start": date(2018, 6, 1), "end": date(2020, 3, 31), "clock": CLOCK}
+    _, folder = backtest(place, f"{ID}@draft", label="narrow", **options)
+    assert read_all(draft)[0].partial == ("range",)
+    assert "不能用于冻结" in (folder / "report.html").read_text("utf-8")
+    error = refused(cut, place)
+    assert failed(error) == {
+        "evidence": f"{folder.name} is partial: other range than config.json names"
+    }
+    assert f"run kit backtest {ID}@draft" in error.remedy
+    # The same range under the config's own name is what a freeze asks for.
+    backtest(place, f"{ID}@draft", start=date(2018, 6, 1), end=date(2020, 6, 16), clock=CLOCK)
+    assert cut().version == "0.3.2"
+
+
+@pytest.mark.usefixtures("quick")
+def test_bars_that_changed_since_make_evidence_stale(
+    cut: Cut, place: Workspace, draft: Path
+) -> None:
+    (evidence,) = read_all(draft)
+    value = dict(evidence.engine)
+    value["fingerprints"] = {**value["fingerprints"], "data": "0" * 64}
+    (evidence.folder / "engine.json").write_text(json.dumps(value), "utf-8")
+    said = failed(refused(cut, place))
+    assert said == {"evidence": f"{evidence.folder.name} is stale: data changed since"}
+    # Bars from a source that is not there any more prove nothing either.
+    value["data"] = {**value["data"], "source": "parquet"}
+    (evidence.folder / "engine.json").write_text(json.dumps(value), "utf-8")
+    assert set(failed(refused(cut, place))) == {"evidence"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_costs_trials_and_folds_are_shown_and_do_not_refuse(cut: Cut) -> None:
+    checks = {check.name: check for check in cut().checks}
+    for name in ("costs", "trials", "folds"):
+        assert not checks[name].blocking
+    assert "with doubled costs" in checks["costs"].detail
+    assert checks["trials"].detail.startswith("1 of 1 tried; deflated Sharpe ratio")
+    assert "of 5 folds" in checks["folds"].detail
+
+
+@pytest.mark.usefixtures("quick")
 def test_words_beside_the_rule_leave_evidence_fresh(cut: Cut, draft: Path) -> None:
     edit(draft / "SKILL.md", "## Purpose\n", "## Purpose\n\nIn other words.\n")
     (draft / "references" / "more.md").write_text("# More\n\nA thought.\n", "utf-8")
@@ -236,7 +289,7 @@ def test_a_guard_that_failed_without_a_finding_says_why(
 @pytest.mark.usefixtures("quick")
 def test_a_warm_up_that_is_too_short_is_refused(cut: Cut, place: Workspace, draft: Path) -> None:
     edit(draft / "manifest.json", '"warmup_bars": 299', '"warmup_bars": 200')
-    backtest(place, f"{ID}@draft", symbols=["000783.SZ"], clock=CLOCK, label="short")
+    backtest(place, f"{ID}@draft", clock=CLOCK, label="short")
     (evidence,) = (e for e in read_all(draft) if e.folder.name.endswith("-short"))
     warmup = evidence.engine["guards"]["warmup"]
     # The line is a mean of 250 closes, compared with that of ten bars ago: no less can do.
@@ -340,12 +393,13 @@ def test_a_changed_number_makes_a_patch_with_its_executed_notebook(
     frozen = cut(progress=stages.append)
 
     assert stages == [
-        "lint", "conversation", "evidence", "lookahead", "warmup", "notebook", "stage", "publish",
+        "lint", "conversation", "evidence", "lookahead", "warmup", "lock", "notebook", "costs",
+        "trials", "folds", "stage", "publish",
     ]  # fmt: skip
     assert (frozen.version, frozen.bump, frozen.parent_version) == ("0.3.2", "patch", "0.3.1")
     texts = [change.text for change in frozen.changes]
-    assert "volume_ratio_max 1.1 -> 1.05" in texts
-    assert all(check.ok for check in frozen.checks)
+    assert "volume ratio max 1.1 -> 1.05" in texts
+    assert all(check.ok for check in frozen.checks if check.blocking)
     assert not frozen.activated
     assert resolve(place, ID).version == "0.3.1"
     assert verify(place).ok

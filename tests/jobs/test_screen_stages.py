@@ -99,7 +99,12 @@ def test_the_whole_flow(workspace: Workspace, screen_draft: Make, tmp_path: Path
         "event_sector_filter",
         "pick_explanation",
     ]
-    assert provenance["env_lock"]["mcps_unchecked"] == ["trading-data-cn"]
+    servers = {"trading-data-cn": "1.0.0"}
+    assert provenance["env_lock"] == {"status": "valid", "stages_failed": [], "servers": servers}
+    lock = files.read_json(run.folder / "lock.json")
+    assert schemas.validate("lock-answer", lock) == []
+    assert lock["tools"] == [{"mcp": "trading-data-cn", "tool": "get_bars", "evidence": "schema"}]
+    assert "环境锁已核对" in text
     assert provenance["news"] == {"status": "not_fetched", "count": 0}
     lines = files.read_json_lines(run.folder / "llm.jsonl")
     assert [schemas.validate("llm-record", line) for line in lines] == [[], [], []]
@@ -158,10 +163,59 @@ def test_a_missing_variable_aborts(
     }
     ref = screen_draft(TWO, manifest={"env_lock": lock})
     run = opened(workspace, ref, tmp_path)
-    aborted(run, "D-041", "请设置环境变量 TINY_TOKEN")
+    text = aborted(run, "D-041", "请设置环境变量 TINY_TOKEN")
+    # Every failure at once: the database too, that nothing says how to reach.
+    assert "请在 config/databases.json 登记数据库 bars" in text
+    lock = files.read_json(run.folder / "lock.json")
+    assert schemas.validate("lock-answer", lock) == []
+    assert lock["stages_failed"] == ["required_env", "required_db"]
 
 
-def test_a_variable_that_is_there_is_enough_and_the_rest_is_named(
+def test_a_server_that_is_not_there_aborts(
+    workspace: Workspace, screen_draft: Make, base_manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    lock = json.loads(json.dumps(base_manifest["env_lock"]))
+    lock["required_mcps"][0]["name"] = "nobody"
+    run = opened(workspace, screen_draft(TWO, manifest={"env_lock": lock}), tmp_path)
+    # In the words of the bundle's own policy; what to install is in the answer.
+    text = aborted(run, "D-042", "nobody 不可用")
+    assert "环境锁已核对" not in text
+    lock = files.read_json(run.folder / "lock.json")
+    assert "请安装 nobody 1.0 以上版本（pip:trading-data-cn==1.0.3）" in lock["remedy_hint"]
+
+
+def test_a_configuration_that_cannot_be_read_aborts(
+    workspace: Workspace, screen_draft: Make, tmp_path: Path
+) -> None:
+    (workspace.config_dir / "mcp.json").unlink()
+    run = opened(workspace, screen_draft(TWO), tmp_path)
+    aborted(run, "D-041", "config/mcp.json")
+    assert (
+        files.read_json(run.folder / "picks.json")["provenance"]["env_lock"]["status"] == "failed"
+    )
+
+
+def test_another_channel_can_be_forced_and_is_told(
+    workspace: Workspace,
+    screen_draft: Make,
+    base_manifest: dict[str, Any],
+    stand_in: Callable[..., Workspace],
+    tmp_path: Path,
+) -> None:
+    stand_in(workspace, channel="community")
+    lock = json.loads(json.dumps(base_manifest["env_lock"]))
+    lock["required_mcps"][0]["channel"] = "internal-a-share"
+    ref = screen_draft(TWO, manifest={"env_lock": lock})
+    aborted(opened(workspace, ref, tmp_path), "D-041", "的渠道应为 internal-a-share")
+    run = opened(workspace, ref, tmp_path, force_channel=True)
+    played(run)
+    picks, codes, text = written(run)
+    assert codes[0] == ("D-043", "push_with_warning")
+    assert len(picks["picks"]) == 2
+    assert "渠道应为 internal-a-share，实为 community，已由人工放行" in text
+
+
+def test_a_variable_that_is_there_is_enough(
     workspace: Workspace,
     screen_draft: Make,
     base_manifest: dict[str, Any],
@@ -173,8 +227,8 @@ def test_a_variable_that_is_there_is_enough_and_the_rest_is_named(
     run = opened(workspace, screen_draft(TWO, manifest={"env_lock": lock}), tmp_path)
     views = played(run)
     assert "TINY_TOKEN  已配置" in repr(views["check_lock"])
-    assert "MCP trading-data-cn  未核对" in repr(views["check_lock"])
-    assert "环境锁未核对 trading-data-cn" in written(run)[2]
+    assert "MCP trading-data-cn  版本 1.0.0" in repr(views["check_lock"])
+    assert "环境锁已核对" in written(run)[2]
     everything = "".join(p.read_text(encoding="utf-8") for p in run.folder.iterdir())
     assert "s3cret-value" not in everything
 

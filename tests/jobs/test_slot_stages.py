@@ -55,6 +55,7 @@ def test_a_slot_leaves_its_evidence(workspace: Workspace, tmp_path: Path) -> Non
         "context.json",
         "degradation.json",
         "llm.jsonl",
+        "lock.json",
         "packet.json",
         "prose.md",
     ]

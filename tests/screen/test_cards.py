@@ -100,7 +100,7 @@ def provenance() -> dict[str, Any]:
         "steps": [step("event_sector_filter").to_dict()],
         "sector_filter": None,
         "news": {"status": "not_fetched", "count": 0},
-        "env_lock": {"env_checked": [], "mcps_unchecked": [], "dbs_unchecked": []},
+        "env_lock": {"status": "not_checked", "stages_failed": [], "servers": {}},
     }
 
 
@@ -265,9 +265,9 @@ def test_advice_on_a_short_list_fits_an_empty_one(actual: int, unusable: int, ad
 
 
 def test_synthetic_data_and_unchecked_locks_are_marked() -> None:
-    facts = replace(FACTS, synthetic=True, lock_note="环境锁未核对 trading-data-cn")
+    facts = replace(FACTS, synthetic=True, lock_note="环境锁已核对")
     text = render_card(screen_card(result(), facts), "plain")
-    assert text.endswith("模式 离线 · 环境锁未核对 trading-data-cn · 合成数据 · 卡片 a1b2c3d4")
+    assert text.endswith("模式 离线 · 环境锁已核对 · 合成数据 · 卡片 a1b2c3d4")
 
 
 def test_drafts_and_other_years_show_in_the_title() -> None:
