@@ -2,6 +2,7 @@
 # make test   set up everything tests need and run the whole suite
 # make lint   ruff, mypy, the floors
 # make lab    JupyterLab in this workspace, tour first
+# make peer   set up Vibe-Trading in an environment of its own, and compare our backtests with its
 # make lock   resolve the dependencies anew into the two lock files
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ OFFLINE := env -u OPENAI_API_KEY -u DEEPSEEK_API_KEY -u ANTHROPIC_API_KEY -u GEM
 DEMO_SCREEN := ma250-pullback@0.3.1 --date 2020-02-27
 DEMO_SLOT   := --market cn --now 2024-09-18T10:03+08:00
 
-.PHONY: demo test lint lab lock format clean setup setup-dev
+.PHONY: demo test lint lab lock peer format clean setup setup-dev
 .DELETE_ON_ERROR:
 
 $(BIN)/python:
@@ -68,6 +69,16 @@ format: setup-dev
 lab: setup-dev
 	$(BIN)/jupyter lab --notebook-dir=. notebooks/research/00-tour.ipynb
 
+# The peer wants other versions of the libraries we use, so it lives apart, and is optional.
+PEER := vibe-trading-ai==0.1.18
+$(VENV)-peer/.ready: Makefile
+	$(PYTHON) -m venv $(VENV)-peer
+	$(VENV)-peer/bin/python -m pip install --quiet --disable-pip-version-check "$(PEER)"
+	@touch $@
+
+peer: setup-dev $(VENV)-peer/.ready
+	KIT_PEER_PYTHON="$(CURDIR)/$(VENV)-peer/bin/python" $(OFFLINE) $(BIN)/python -m pytest -m peer tests/peer
+
 # Hashes for every platform and Python we support; no index URL in either file.
 UV_COMPILE = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
   --generate-hashes --no-emit-index-url --no-header --no-annotate
@@ -80,4 +91,4 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock runs
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peer runs

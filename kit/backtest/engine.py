@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from kit.backtest.kernel import Costs, Market
-from kit.backtest.kernel_loop import Floats
+from kit.backtest.kernel_state import Floats
 from kit.backtest.result import BacktestResult
 from kit.backtest.settings import FILLS, Settings, rebalance_bars
 from kit.backtest.setup import Setup
 from kit.backtest.weights import target_weights
 from kit.errors import DataError
-from kit.market import Dropped, MarketPanel, MarketRules, Security
+from kit.market import Dropped, MarketPanel, MarketRules, Security, day_rules
 
 __all__ = ["run_backtest"]
 
@@ -40,7 +40,7 @@ def run_backtest(
 
     Args:
         engine: A `SignalEngine`.
-        panel: Daily bars, adjusted as the bundle's data contract says.
+        panel: Bars, adjusted as the bundle's data contract says.
         settings: Money, slippage, fill and warm-up.
         rules: The market's rules.
         securities: What is known of the panel's symbols, in its order.
@@ -98,37 +98,24 @@ def _setup(
     volume = _raw(panel, "volume")
     with np.errstate(invalid="ignore", divide="ignore"):
         price = _raw(panel, "amount") / volume if field == "vwap" else _raw(panel, field)
-    factor = pd.DataFrame(_raw(panel, "adj_factor"))
-    dates: list[date] = [stamp.date() for stamp in panel.dates]
-    # The limit of a day hangs on the last close there was, however long the halt before it, less
-    # what a dividend or a split takes off on the ex-date.
-    last_factor = factor.shift(1).ffill()
-    previous = (pd.DataFrame(mark).shift(1).ffill() * last_factor / factor).to_numpy()
-    down, up = rules.limit_prices(previous, dates, securities, adjust_kinds=panel.adjust_kinds)
-    least, step = rules.lots(securities, dates[-1])
-    kinds = sorted({security.kind for security in securities})
-    rates = [rules.fee_rates(dates, kind) for kind in kinds]
+    day = day_rules(rules, panel, securities)
     return Setup(
         # Dividends count as reinvested whatever prices the rule asked to see.
-        arrays=(np.where(volume > 0, price, np.nan), mark, _anchored(factor)),
+        arrays=(
+            np.where((volume > 0) & ~day.suspended, price, np.nan),
+            mark,
+            _anchored(pd.DataFrame(_raw(panel, "adj_factor"))),
+        ),
         market=Market(
-            up=up,
-            down=down,
-            min_lot=least,
-            step=step,
-            session=np.arange(len(dates), dtype=np.int64),
-            t_plus=rules.t_plus,
+            up=day.limit_up,
+            down=day.limit_down,
+            min_lot=day.lot,
+            step=day.lot_step,
+            session=day.session,
+            t_plus=day.t_plus,
             allow_short=False,
         ),
-        costs=Costs(
-            commission=rates[0].commission,
-            commission_min=rates[0].commission_min,
-            transfer=np.array([rate.transfer for rate in rates]),
-            stamp_buy=np.array([rate.stamp_buy for rate in rates]),
-            stamp_sell=np.array([rate.stamp_sell for rate in rates]),
-            kind=np.array([kinds.index(security.kind) for security in securities], dtype=np.int64),
-            slippage=settings.slippage,
-        ),
+        costs=Costs(fees=day.fees, kind=day.kind, slippage=settings.slippage),
         initial_cash=settings.initial_cash,
         first=first,
         lag=lag,

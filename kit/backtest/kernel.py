@@ -14,11 +14,12 @@ does not depend on the order of the symbols.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kit.backtest.kernel_loop import (
+from kit.backtest.kernel_loop import run
+from kit.backtest.kernel_state import (
     CAUSES,
     LONG_AGO,
     ORDER_DTYPE,
@@ -31,9 +32,9 @@ from kit.backtest.kernel_loop import (
     Orders,
     Rules,
     Scratch,
-    run,
 )
 from kit.errors import RunError
+from kit.market import FeeSchedule
 
 __all__ = ["CAUSES", "ORDER_DTYPE", "REASONS", "Costs", "Fills", "Market", "simulate"]
 
@@ -45,8 +46,8 @@ class Market:
     Attributes:
         up: Highest price of the day, raw, `[T, N]`; NaN where there is no limit. `[0, 0]` for none.
         down: Lowest price of the day, raw; as `up`.
-        min_lot: Smallest order in shares, `[N]`.
-        step: Shares an order grows by, `[N]`.
+        min_lot: Smallest order in shares, `[N]` or `[T, N]`.
+        step: Shares an order grows by, as `min_lot`; 0 for any fraction of a share.
         session: Number of the trading session each bar belongs to, `[T]`, ascending.
         t_plus: Sessions a bought share must be held before it can be sold (CN 1, US 0).
         allow_short: Whether a position may go below zero.
@@ -63,25 +64,25 @@ class Market:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What a fill costs, in the market's currency; every part of a fee is rounded to cents.
+    """What a fill costs, in the market's currency.
 
     Attributes:
-        commission: Rate of the notional.
-        commission_min: Least commission of one order, in money.
-        transfer: Transfer fee rate by kind of security and bar, `[K, T]`, both sides.
-        stamp_buy: Stamp duty rate of a buy, `[K, T]`.
-        stamp_sell: Stamp duty rate of a sell, `[K, T]`.
+        fees: Every charge by kind of security and bar. A negative `rounding` rounds nothing.
         kind: Row of those tables that each symbol pays by, `[N]`.
-        slippage: Fraction of the price lost at each fill (5 bps is 0.0005), capped at the limit.
+        slippage: Fraction of the price lost at each fill (5 bps is 0.0005). An order whose price
+            would then reach the limit of the day is not filled.
     """
 
-    commission: float
-    commission_min: float
-    transfer: Floats
-    stamp_buy: Floats
-    stamp_sell: Floats
+    fees: FeeSchedule
     kind: Ints
     slippage: float
+
+    def times(self, factor: float) -> Costs:
+        """Return costs that are `factor` times as high, their floors and ceilings too."""
+        scaled = {
+            name: getattr(self.fees, name) * factor for name in ("buy", "sell", "least", "most")
+        }
+        return replace(self, fees=replace(self.fees, **scaled), slippage=self.slippage * factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +133,8 @@ def simulate(
         market: Lots, limits, sessions, T+n, shorts.
         costs: Fee rates and slippage.
         initial_cash: Money at the start, positive.
-        first: First bar that may trade and is graded; equity is flat before it.
+        first: First bar that may trade and is graded; equity is flat before it. Bar 0, where the
+            curve starts, never trades.
         lag: Bars from decision to fill; 0 is a same-bar fill.
         hold: True opens, closes and flips only; False moves every position to its target.
         mask: Bars on which rebalancing may trade, `[T]`; all of them by default.
@@ -146,16 +148,21 @@ def simulate(
     length, symbols = weights.shape
     # Memory order matters to speed and to which compiled version numba picks.
     bars = Bars(*map(np.ascontiguousarray, (fill, mark, adjust, weights, market.up, market.down)))
+    lot_row, min_lot, step = _lots(market, weights.shape)
+    fees = costs.fees
     rules = Rules(
-        min_lot=market.min_lot,
-        step=market.step,
-        session=market.session,
+        lot_row=lot_row,
+        min_lot=min_lot,
+        step=step,
+        session=np.ascontiguousarray(market.session),
         kind=costs.kind,
-        transfer=costs.transfer,
-        stamp_buy=costs.stamp_buy,
-        stamp_sell=costs.stamp_sell,
-        commission=float(costs.commission),
-        commission_min=float(costs.commission_min),
+        buy=np.ascontiguousarray(fees.buy),
+        sell=np.ascontiguousarray(fees.sell),
+        least=np.ascontiguousarray(fees.least),
+        most=np.ascontiguousarray(fees.most),
+        part=fees.part,
+        per=fees.per,
+        rounding=fees.rounding,
         slippage=float(costs.slippage),
         t_plus=int(market.t_plus),
         allow_short=bool(market.allow_short),
@@ -172,13 +179,15 @@ def simulate(
         unfilled=np.zeros((symbols, len(CAUSES)), dtype=np.int64),
     )
     scratch = Scratch(
+        changed=np.zeros(symbols, dtype=np.int64),
         closing=np.zeros(symbols, dtype=np.int64),
         opening=np.zeros(symbols, dtype=np.int64),
+        low=np.full(symbols, np.nan),
+        high=np.full(symbols, np.nan),
         want=np.zeros(symbols),
         owned=np.zeros(symbols),
         paid=np.zeros(symbols),
-        transfer=np.zeros(symbols),
-        duty=np.zeros(symbols),
+        buying=np.zeros(symbols, dtype=np.bool_),
         asked=np.zeros(symbols),
         sizes=np.zeros(symbols),
     )
@@ -210,3 +219,18 @@ def simulate(
         position=account.position,
         unfilled=account.unfilled,
     )
+
+
+def _lots(market: Market, shape: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
+    """Return the row of lots in force on each bar, and the different rows; `[T]`, `[R, N]` twice.
+
+    Lots change on a few days of a decade: a row for every bar would cost as much as the prices.
+    """
+    whole = [np.broadcast_to(lots, shape) for lots in (market.min_lot, market.step)]
+    new = np.zeros(shape[0], dtype=np.bool_)
+    new[:1] = True
+    for lots in whole:
+        if lots.strides[0]:
+            new[1:] |= (lots[1:] != lots[:-1]).any(axis=1)
+    least, step = (np.ascontiguousarray(lots[new], dtype=np.int64) for lots in whole)
+    return np.cumsum(new) - 1, least, step

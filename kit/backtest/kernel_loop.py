@@ -1,87 +1,36 @@
 """The compiled half of the kernel: one loop over the bars, and the steps of a bar.
 
 Everything compiled stands in this one module on purpose: numba notices a changed source file, but
-not a changed function that is imported from another one.
-
-The names: `t` is a bar, `i` a symbol, `row` the bar that decided; `unit` is the adjustment of a bar
-(adjusted price over raw price), `units` are adjusted shares, `size` raw shares.
+not a changed function that is imported from another one. `kernel_state` explains the names.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = [
-    "CAUSES",
-    "LONG_AGO",
-    "ORDER_DTYPE",
-    "REASONS",
-    "Account",
-    "Bars",
-    "Bools",
-    "Floats",
-    "Ints",
-    "Orders",
-    "Rules",
-    "Scratch",
-    "run",
-]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Orders = NDArray[np.void]
-"""A structured array of `ORDER_DTYPE`."""
-
-CAUSES = (
-    "lot_too_small",
-    "no_cash",
-    "limit_up",
-    "limit_down",
-    "halt",
-    "t_plus_1",
-    "short_not_allowed",
+from kit.backtest.kernel_state import (
+    Account,
+    Bars,
+    Bools,
+    Floats,
+    Ints,
+    Orders,
+    Rules,
+    Scratch,
 )
-"""Why an intent was not filled, in the order of the columns of `Fills.unfilled`."""
 
-REASONS = ("signal", "target_rebalance", "end_of_backtest")
-"""Why an order was sent, by its `reason` number."""
-
-ORDER_DTYPE = np.dtype(
-    [
-        ("id", np.int64),
-        ("col", np.int64),
-        ("idx", np.int64),
-        ("size", np.float64),
-        ("price", np.float64),
-        ("fees", np.float64),
-        ("side", np.int64),
-        ("raw_size", np.float64),
-        ("raw_price", np.float64),
-        ("commission", np.float64),
-        ("transfer", np.float64),
-        ("stamp", np.float64),
-        ("decided", np.int64),
-        ("reason", np.int64),
-    ],
-    align=True,
-)
-"""One fill. The first seven fields are vectorbt's `order_dt`: `size` (> 0) and `price` in adjusted
-terms, `fees` in money, `side` 0 buy, 1 sell. Then what the exchange saw (`raw_size` shares at
-`raw_price`), the parts of the fee, the bar whose weights asked for it, and `REASONS`."""
+__all__ = ["run"]
 
 _LOT, _CASH, _UP, _DOWN, _HALT, _T1, _SHORT = range(7)
 _SIGNAL, _RESIZE, _END = range(3)
 _TICK = 1e-6  # prices or sums of money nearer than this are the same; real ticks are >= 1e-3
 _DUST = 1e-9  # a position smaller than this many shares is none
 _HALVINGS = 40  # of the factor that shrinks a basket: 1e-12 of it
-LONG_AGO = -(1 << 40)  # a session number before all others
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -103,129 +52,91 @@ def _compiled(**options: Any) -> Callable[[_F], _F]:
 # the compile time. They make no arrays, and counting references to the ones they are handed costs
 # a third of the run time. Inlined, because a call passes every field of every array by value.
 _inner = _compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
+# What runs rarely stays out of the loop's machine code, which is as large as a cache holds.
+_apart = _compiled(no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 _outer = _compiled()
 
 
-class Bars(NamedTuple):
-    """Arrays `[T, N]`; see `kernel.simulate` and `kernel.Market`."""
-
-    fill: Floats
-    mark: Floats
-    adjust: Floats
-    weights: Floats
-    up: Floats
-    down: Floats
-
-
-class Rules(NamedTuple):
-    """What the exchange and the broker ask for; see `kernel.Market` and `kernel.Costs`."""
-
-    min_lot: Ints
-    step: Ints
-    session: Ints
-    kind: Ints
-    transfer: Floats
-    stamp_buy: Floats
-    stamp_sell: Floats
-    commission: float
-    commission_min: float
-    slippage: float
-    t_plus: int
-    allow_short: bool
-    limited: bool
-
-
-class Account(NamedTuple):
-    """State that changes from bar to bar; the first three are arrays of one, to be writable."""
-
-    cash: Floats
-    sent: Ints  # orders so far
-    broken: Bools  # a fill would have broken an invariant
-    position: Floats  # adjusted units
-    last: Floats  # last known adjusted price
-    fresh: Floats  # units bought in session `fresh_on`, which T+n does not let go yet
-    fresh_on: Ints
-    unfilled: Ints
-
-
-class Scratch(NamedTuple):
-    """Room for the buys of one bar; reused, so that a bar allocates nothing."""
-
-    closing: Ints
-    opening: Ints
-    want: Floats  # shares wanted in total
-    owned: Floats  # shares owned already
-    paid: Floats  # raw fill price with slippage
-    transfer: Floats  # transfer fee rate
-    duty: Floats  # stamp duty rate
-    asked: Floats  # shares of the order before the basket was shrunk
-    sizes: Floats  # shares of the order
-
-
 @_inner
-def _cents(amount: float) -> float:
-    """Round half up to 0.01; the nudge undoes binary noise such as 1.005 * 100 = 100.49999."""
-    return math.floor(amount * 100.0 + 0.5 + 1e-7) / 100.0
+def _rounded(amount: float, rounding: int) -> float:
+    """Round by a place in `ROUNDINGS`; the nudges undo noise such as 1.005 * 100 = 100.49999."""
+    if rounding == 0:
+        return math.floor(amount * 100.0 + 0.5 + 1e-7) / 100.0
+    if rounding == 1:
+        return math.ceil(amount * 100.0 - 1e-7) / 100.0
+    if rounding == 2:
+        return math.ceil(amount - 1e-9)
+    return amount
 
 
 @_inner
 def _whole(shares: float, least: int, step: int) -> float:
-    """Round shares down to an order the exchange takes: `least`, `least + step`, ..., or 0."""
-    if shares < least - _DUST:
+    """Round shares down to an order the exchange takes: `least`, `least + step`, ..., or 0.
+
+    A step of 0 takes any fraction of a share.
+    """
+    if shares < max(least - _DUST, _DUST):
         return 0.0
+    if step == 0:
+        return shares
     return least + math.floor((shares - least) / step + _DUST) * step
 
 
 @_inner
-def _cost(notional: float, commission: float, least: float, transfer: float, duty: float) -> float:
-    """Return the fees of one order: each part rounded to cents, then added."""
-    return (
-        _cents(max(commission * notional, least))
-        + _cents(transfer * notional)
-        + _cents(duty * notional)
-    )
-
-
-@_inner
-def _slipped(raw: float, slippage: float, low: float, high: float, buying: bool) -> float:
-    """Move a price against us, but never past the limit of the day (NaN: no limit)."""
-    if buying:
-        paid = raw * (1.0 + slippage)
-        return high if paid > high else paid
-    paid = raw * (1.0 - slippage)
-    return low if paid < low else paid
-
-
-@_inner
-def _barred(raw: float, low: float, high: float, buying: bool) -> bool:
-    """Say whether the price stands at the limit that nobody trades against."""
-    return raw >= high - _TICK if buying else raw <= low + _TICK
-
-
-@_inner
-def _affordable(
-    room: float,
-    shares: float,
-    paid: float,
-    least: int,
-    step: int,
-    commission: float,
-    commission_min: float,
-    transfer: float,
-    duty: float,
+def _charge(
+    rules: Rules, c: int, i: int, t: int, buying: bool, notional: float, shares: float
 ) -> float:
+    """Return one charge of one order; see `kit.market.FeeSchedule`."""
+    kind = rules.kind[i]
+    rate = rules.buy[kind, c, t] if buying else rules.sell[kind, c, t]
+    if rate == 0.0:
+        return 0.0
+    amount = rate
+    if rules.per[c] == 0:
+        amount = rate * notional
+    elif rules.per[c] == 1:
+        amount = rate * shares
+    amount = min(max(amount, rules.least[c, t]), rules.most[c, t])
+    return _rounded(amount, rules.rounding[c])
+
+
+@_inner
+def _cost(rules: Rules, i: int, t: int, buying: bool, notional: float, shares: float) -> float:
+    """Return the fees of one order: each charge rounded, then added."""
+    total = 0.0
+    for c in range(len(rules.part)):
+        total += _charge(rules, c, i, t, buying, notional, shares)
+    return total
+
+
+@_inner
+def _slipped(raw: float, slippage: float, buying: bool) -> float:
+    """Move a price against us."""
+    return raw * (1.0 + slippage) if buying else raw * (1.0 - slippage)
+
+
+@_inner
+def _barred(paid: float, low: float, high: float, buying: bool) -> bool:
+    """Say whether what would be paid reaches the limit, where nobody is on the other side."""
+    return paid >= high - _TICK if buying else paid <= low + _TICK
+
+
+@_apart
+def _affordable(rules: Rules, i: int, t: int, room: float, shares: float, paid: float) -> float:
     """Return the most shares, up to `shares`, that `room` pays for with fees, in whole lots."""
-    if (
-        shares * paid + _cost(shares * paid, commission, commission_min, transfer, duty)
-        <= room + _TICK
-    ):
+    buying = True
+    due = shares * paid + _cost(rules, i, t, buying, shares * paid, shares)
+    if due <= room + _TICK:
         return shares
-    size = _whole(room / (paid * (1.0 + commission + transfer + duty)), least, step)
+    row = rules.lot_row[t]
+    least = rules.min_lot[row, i]
+    step = rules.step[row, i]
+    # A smaller order pays no less a share in fees, so this is too much by a few lots at most.
+    size = _whole(min(shares * room / due + step, shares), least, step)
     while size > 0.0:
-        notional = size * paid
-        if notional + _cost(notional, commission, commission_min, transfer, duty) <= room + _TICK:
+        if size * paid + _cost(rules, i, t, buying, size * paid, size) <= room + _TICK:
             break
-        size = _whole(size - step, least, step)
+        size = _whole(size - max(step, 1), least, step)
     return size
 
 
@@ -239,7 +150,6 @@ def _trade(
     units: float,
     unit: float,
     paid: float,
-    duty: float,
     buying: bool,
     row: int,
     reason: int,
@@ -251,9 +161,17 @@ def _trade(
     count = account.sent[0]
     size = units * unit
     notional = size * paid
-    commission = _cents(max(rules.commission * notional, rules.commission_min))
-    transfer = _cents(rules.transfer[rules.kind[i], t] * notional)
-    stamp = _cents(duty * notional)
+    commission = 0.0
+    transfer = 0.0
+    stamp = 0.0
+    for c in range(len(rules.part)):
+        charge = _charge(rules, c, i, t, buying, notional, size)
+        if rules.part[c] == 0:
+            commission += charge
+        elif rules.part[c] == 1:
+            transfer += charge
+        else:
+            stamp += charge
     fees = commission + transfer + stamp
     held = account.position[i]
     if buying:
@@ -302,6 +220,7 @@ def _leave(
     bars: Bars,
     rules: Rules,
     account: Account,
+    scratch: Scratch,
     t: int,
     i: int,
     raw: float,
@@ -313,14 +232,10 @@ def _leave(
     held = account.position[i]
     selling = held > 0.0
     unit = bars.adjust[t, i]
-    low = bars.down[t, i] if rules.limited else math.nan
-    high = bars.up[t, i] if rules.limited else math.nan
-    if _barred(raw, low, high, not selling):
+    paid = _slipped(raw, rules.slippage, not selling)
+    if _barred(paid, scratch.low[i], scratch.high[i], not selling):
         account.unfilled[i, _DOWN if selling else _UP] += 1
         return
-    paid = _slipped(raw, rules.slippage, low, high, not selling)
-    kind = rules.kind[i]
-    duty = rules.stamp_sell[kind, t] if selling else rules.stamp_buy[kind, t]
     if selling:
         if rules.session[t] - account.fresh_on[i] < rules.t_plus:
             free = max(held - account.fresh[i], 0.0)
@@ -328,81 +243,32 @@ def _leave(
                 account.unfilled[i, _T1] += 1
                 units = free
     else:
-        size = _affordable(
-            account.cash[0],
-            units * unit,
-            paid,
-            rules.min_lot[i],
-            rules.step[i],
-            rules.commission,
-            rules.commission_min,
-            rules.transfer[kind, t],
-            duty,
-        )
+        size = _affordable(rules, i, t, account.cash[0], units * unit, paid)
         if size < units * unit:
             account.unfilled[i, _CASH] += 1
             units = size / unit
     if units * unit > _DUST:
-        _trade(orders, account, rules, t, i, units, unit, paid, duty, not selling, row, reason)
+        _trade(orders, account, rules, t, i, units, unit, paid, not selling, row, reason)
 
 
 @_inner
-def _survey(
-    bars: Bars, rules: Rules, account: Account, scratch: Scratch, row: int, hold: bool
-) -> tuple[int, int]:
-    """List what to close and what to open; returns how many of each."""
-    weights = bars.weights[row]
-    position = account.position
-    closing = scratch.closing
-    opening = scratch.opening
-    closings = 0
-    openings = 0
-    for i in range(len(position)):
-        weight = weights[i]
-        held = position[i]
-        # One test without short cuts, rarely true in hold mode: this scan is what a bar costs.
-        differs = ((weight > 0.0) != (held > 0.0)) | ((weight < 0.0) != (held < 0.0))
-        if differs | ((not hold) & (weight != 0.0)):
-            if weight < 0.0 and not rules.allow_short:
-                account.unfilled[i, _SHORT] += 1
-                weight = 0.0
-            if held != 0.0:
-                closing[closings] = i
-                closings += 1
-            if weight != 0.0:
-                opening[openings] = i
-                openings += 1
-    return closings, openings
+def _look_up(bars: Bars, scratch: Scratch, symbols: Ints, count: int, t: int) -> None:
+    """Fetch the limits of what is to be traded, in one go: each is a miss of every cache."""
+    for k in range(count):
+        i = symbols[k]
+        scratch.low[i] = bars.down[t, i]
+        scratch.high[i] = bars.up[t, i]
 
 
-@_inner
-def _value(
-    bars: Bars, account: Account, t: int, row: int, allow_short: bool
-) -> tuple[float, float, float]:
-    """Value the account at this bar's fill prices.
-
-    Returns:
-        (worth, cash that stands against shorts, scale bringing the absolute weights to at most 1).
-    """
-    fills = bars.fill[t]
-    adjust = bars.adjust[t]
-    weights = bars.weights[row]
-    position = account.position
-    last = account.last
-    worth = account.cash[0]
-    gross = 0.0
-    # No test for "held": whether a symbol is held is a coin toss to the CPU, and 0 * price is 0.
-    for i in range(len(position)):
-        now = fills[i] * adjust[i]
-        worth += position[i] * (last[i] if math.isnan(now) else now)
-        gross += abs(weights[i])
-    bound = 0.0
-    if allow_short:
-        for i in range(len(position)):
-            if position[i] < 0.0:
-                now = fills[i] * adjust[i]
-                bound -= 2.0 * position[i] * (last[i] if math.isnan(now) else now)
-    return worth, bound, 1.0 / gross if gross > 1.0 else 1.0
+@_apart
+def _shorts(bars: Bars, account: Account, t: int) -> float:
+    """Return what all shorts are worth at this bar's fill prices, as a positive number."""
+    total = 0.0
+    for i in range(len(account.position)):
+        if account.position[i] < 0.0:
+            now = bars.fill[t, i] * bars.adjust[t, i]
+            total -= account.position[i] * (account.last[i] if math.isnan(now) else now)
+    return total
 
 
 @_inner
@@ -420,6 +286,7 @@ def _reduce(
     tolerance: float,
 ) -> None:
     """Close or cut positions: sells first, then covers of shorts. Both free cash for buys."""
+    lot = rules.lot_row[t]
     for turn in range(2):
         for k in range(closings):
             i = scratch.closing[k]
@@ -441,12 +308,14 @@ def _reduce(
                 if abs(weight - held * raw * unit / worth) <= tolerance:
                     continue
                 slip = -rules.slippage if held > 0.0 else rules.slippage
-                excess = units * unit - abs(weight) * worth / (raw * (1.0 + slip))
-                units = _whole(excess, rules.min_lot[i], rules.step[i]) / unit
-                if units <= 0.0:
+                step = rules.step[lot, i]
+                wanted = abs(weight) * worth / (raw * (1.0 + slip))
+                excess = units * unit - _whole(wanted, rules.min_lot[lot, i], step)
+                if excess <= max(step - _DUST, _DUST):
                     continue  # less than one lot too much is rounding, not an unfilled intent
+                units = excess / unit
             reason = _SIGNAL if leaving else _RESIZE
-            _leave(orders, bars, rules, account, t, i, raw, units, row, reason)
+            _leave(orders, bars, rules, account, scratch, t, i, raw, units, row, reason)
 
 
 @_inner
@@ -465,6 +334,7 @@ def _gather(
 ) -> int:
     """Price the openings that can trade on this bar; returns how many stand in the basket."""
     basket = 0
+    lot = rules.lot_row[t]
     for k in range(openings):
         i = scratch.opening[k]
         weight = bars.weights[row, i] * scale
@@ -482,17 +352,15 @@ def _gather(
         buying = weight > 0.0
         if held != 0.0 and abs(weight - held * raw * unit / worth) <= tolerance:
             continue
-        low = bars.down[t, i] if rules.limited else math.nan
-        high = bars.up[t, i] if rules.limited else math.nan
-        paid = _slipped(raw, rules.slippage, low, high, buying)
+        paid = _slipped(raw, rules.slippage, buying)
         want = abs(weight) * worth / paid
         owned = abs(held) * unit
-        size = _whole(want - owned, rules.min_lot[i], rules.step[i])
+        size = _whole(want - owned, rules.min_lot[lot, i], rules.step[lot, i])
         if size <= 0.0:
             if held == 0.0:
                 account.unfilled[i, _LOT] += 1
             continue
-        if _barred(raw, low, high, buying):
+        if _barred(paid, scratch.low[i], scratch.high[i], buying):
             account.unfilled[i, _UP if buying else _DOWN] += 1
             continue
         # `basket` never runs ahead of `k`, so writing here cannot overwrite what is still to read.
@@ -500,64 +368,59 @@ def _gather(
         scratch.want[basket] = want
         scratch.owned[basket] = owned
         scratch.paid[basket] = paid
-        kind = rules.kind[i]
-        scratch.transfer[basket] = rules.transfer[kind, t]
-        scratch.duty[basket] = rules.stamp_buy[kind, t] if buying else rules.stamp_sell[kind, t]
+        scratch.buying[basket] = buying
         scratch.asked[basket] = size
         basket += 1
     return basket
 
 
 @_inner
-def _basket_cost(rules: Rules, scratch: Scratch, basket: int, scale: float) -> float:
+def _basket_cost(rules: Rules, scratch: Scratch, basket: int, t: int, scale: float) -> float:
     """Size a basket scaled by `scale` and return what it costs, fees included."""
     total = 0.0
+    lot = rules.lot_row[t]
     for k in range(basket):
         i = scratch.opening[k]
         shares = scratch.want[k] * scale - scratch.owned[k]
-        size = _whole(shares, rules.min_lot[i], rules.step[i])
+        size = _whole(shares, rules.min_lot[lot, i], rules.step[lot, i])
         scratch.sizes[k] = size
         if size > 0.0:
             notional = size * scratch.paid[k]
-            total += notional + _cost(
-                notional,
-                rules.commission,
-                rules.commission_min,
-                scratch.transfer[k],
-                scratch.duty[k],
-            )
+            total += notional + _cost(rules, i, t, scratch.buying[k], notional, size)
     return total
 
 
+@_apart
+def _shrink(rules: Rules, scratch: Scratch, basket: int, t: int, room: float) -> None:
+    """Shrink the basket by one common factor until `room` pays for it."""
+    low = 0.0
+    high = 1.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        if _basket_cost(rules, scratch, basket, t, middle) <= room + _TICK:
+            low = middle
+        else:
+            high = middle
+    _basket_cost(rules, scratch, basket, t, low)
+
+
 @_inner
-def _fit(rules: Rules, scratch: Scratch, basket: int, room: float) -> bool:
-    """Shrink the basket by one common factor until `room` pays for it.
+def _fit(rules: Rules, scratch: Scratch, basket: int, t: int, room: float) -> bool:
+    """Size the basket so that `room` pays for it.
 
     Returns:
         True when even the shares without fees did not fit.
     """
     notional = 0.0
-    dearest = 0.0
+    fees = 0.0
     for k in range(basket):
         size = scratch.asked[k]
         scratch.sizes[k] = size
         notional += size * scratch.paid[k]
-        dearest = max(dearest, scratch.transfer[k] + scratch.duty[k])
-    # Fees from above, to spare the usual case the exact sum: three roundings add under 0.02.
-    rate = 1.0 + rules.commission + dearest
-    if notional * rate + basket * (rules.commission_min + 0.02) <= room + _TICK:
+        fees += _cost(rules, scratch.opening[k], t, scratch.buying[k], size * scratch.paid[k], size)
+    if notional + fees <= room + _TICK:
         return False
-    if _basket_cost(rules, scratch, basket, 1.0) <= room + _TICK:
-        return False
-    low = 0.0
-    high = 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        if _basket_cost(rules, scratch, basket, middle) <= room + _TICK:
-            low = middle
-        else:
-            high = middle
-    _basket_cost(rules, scratch, basket, low)
+    _shrink(rules, scratch, basket, t, room)
     return notional > room
 
 
@@ -592,8 +455,7 @@ def _enter(
             size / unit,
             unit,
             scratch.paid[k],
-            scratch.duty[k],
-            bars.weights[row, i] > 0.0,
+            scratch.buying[k],
             row,
             reason,
         )
@@ -605,9 +467,15 @@ def _fixed(number: int) -> int:
     return number + 0
 
 
-@_inner
-def _liquidate(orders: Orders, bars: Bars, rules: Rules, account: Account, t: int) -> None:
+@_apart
+def _liquidate(
+    orders: Orders, bars: Bars, rules: Rules, account: Account, scratch: Scratch, t: int
+) -> None:
     """Leave every position at the last close, as far as halts, limits, T+n and cash allow."""
+    if rules.limited:
+        for i in range(len(account.position)):
+            scratch.closing[i] = i
+        _look_up(bars, scratch, scratch.closing, len(account.position), t)
     for turn in range(2):
         for i in range(len(account.position)):
             held = account.position[i]
@@ -617,33 +485,104 @@ def _liquidate(orders: Orders, bars: Bars, rules: Rules, account: Account, t: in
             if math.isnan(raw) or math.isnan(bars.fill[t, i]):
                 account.unfilled[i, _HALT] += 1
                 continue
-            _leave(orders, bars, rules, account, t, i, raw, abs(held), t, _fixed(_END))
+            _leave(orders, bars, rules, account, scratch, t, i, raw, abs(held), t, _fixed(_END))
 
 
 @_inner
-def _close_bar(bars: Bars, account: Account, t: int) -> tuple[float, float]:
-    """Mark positions at the close; returns (equity, gross value)."""
+def _turn(
+    bars: Bars, account: Account, scratch: Scratch, t: int, row: int
+) -> tuple[float, float, float, float, int]:
+    """Close bar `t`, and look ahead at the next one, which acts on the weights of `row`.
+
+    One pass over all symbols does both: what a bar costs is waiting for memory, and the processor
+    fetches several rows at once faster than one after the other. No test for "held": whether a
+    symbol is held is a coin toss to the processor, and 0 * price is 0.
+
+    Returns:
+        (equity, worth at the next fill prices, sum and least of the weights, how many symbols are
+        wanted and not held or the reverse); which ones stands in `scratch.changed`.
+    """
     position = account.position
     last = account.last
+    changed = scratch.changed
     marks = bars.mark[t]
     adjust = bars.adjust[t]
-    total = account.cash[0]
-    invested = 0.0
+    following = min(t + 1, len(bars.mark) - 1)
+    fills = bars.fill[following]
+    units = bars.adjust[following]
+    weights = bars.weights[row]
+    equity = account.cash[0]
+    worth = equity
+    wanted = 0.0
+    least = 0.0
+    count = 0
     for i in range(len(position)):
+        held = position[i]
+        weight = weights[i]
         now = marks[i] * adjust[i]
         price = last[i] if math.isnan(now) else now
         last[i] = price
-        value = position[i] * price
-        total += value
-        invested += abs(value)
-    return total, invested
+        equity += held * price
+        now = fills[i] * units[i]
+        worth += held * (price if math.isnan(now) else now)
+        wanted += weight
+        least = weight if weight < least else least
+        if (weight > 0.0) != (held > 0.0):
+            changed[count] = i
+            count += 1
+    return equity, worth, wanted, least, count
+
+
+@_inner
+def _split(account: Account, scratch: Scratch, count: int) -> tuple[int, int]:
+    """List what to close and what to open, of what changed where nothing is short."""
+    closings = 0
+    openings = 0
+    for k in range(count):
+        i = scratch.changed[k]
+        if account.position[i] != 0.0:
+            scratch.closing[closings] = i
+            closings += 1
+        else:
+            scratch.opening[openings] = i
+            openings += 1
+    return closings, openings
+
+
+@_apart
+def _survey(
+    bars: Bars, rules: Rules, account: Account, scratch: Scratch, row: int, hold: bool
+) -> tuple[float, int, int]:
+    """List what to close and what to open, shorts and new sizes too.
+
+    Returns:
+        (sum of the absolute weights, how many to close, how many to open).
+    """
+    weights = bars.weights[row]
+    gross = 0.0
+    closings = 0
+    openings = 0
+    for i in range(len(account.position)):
+        weight = weights[i]
+        held = account.position[i]
+        gross += abs(weight)
+        differs = ((weight > 0.0) != (held > 0.0)) | ((weight < 0.0) != (held < 0.0))
+        if differs | ((not hold) & (weight != 0.0)):
+            if weight < 0.0 and not rules.allow_short:
+                account.unfilled[i, _SHORT] += 1
+                weight = 0.0
+            if held != 0.0:
+                scratch.closing[closings] = i
+                closings += 1
+            if weight != 0.0:
+                scratch.opening[openings] = i
+                openings += 1
+    return gross, closings, openings
 
 
 @_outer
-def _with_room(orders: Orders, count: int, wanted: int) -> Orders:
-    """Return `orders`, or a copy twice as long when fewer than `wanted` places are free."""
-    if len(orders) - count >= wanted:
-        return orders
+def _with_room(orders: Orders, count: int) -> Orders:
+    """Return a copy twice as long."""
     bigger = np.empty(2 * len(orders), dtype=orders.dtype)
     for k in range(count):  # a slice assignment would compile ten times as much
         bigger[k] = orders[k]
@@ -687,33 +626,52 @@ def run(
     cash = np.empty(length)
     equity = np.empty(length)
     exposure = np.zeros(length)
+    worth = 0.0
+    gross = 0.0
+    closings = 0
+    openings = 0
     for t in range(length):
-        orders = _with_room(orders, account.sent[0], most)
-        row = t - lag
-        if t >= first and row >= 0 and (hold or mask[t]):
-            closings, openings = _survey(bars, rules, account, scratch, row, hold)
-            if openings > 0 or not hold:
-                worth, bound, scale = _value(bars, account, t, row, rules.allow_short)
-            else:
-                worth, bound, scale = 0.0, 0.0, 1.0  # closing a whole position needs none of them
-            if closings > 0:
-                _reduce(
-                    orders, bars, rules, account, scratch, closings, t, row, scale, worth, tolerance
-                )
-            if openings > 0:
-                basket = _gather(
-                    bars, rules, account, scratch, openings, t, row, scale, worth, hold, tolerance
-                )
-                if basket > 0:
-                    room = max(account.cash[0] - bound, 0.0)
-                    short_of_cash = _fit(rules, scratch, basket, room)
-                    _enter(orders, bars, rules, account, scratch, basket, t, row, short_of_cash)
+        if len(orders) - account.sent[0] < most:
+            orders = _with_room(orders, account.sent[0])
+        if closings + openings > 0:
+            row = t - lag
+            scale = 1.0 / gross if gross > 1.0 else 1.0
+            # Cash that stands against shorts: what was got for them, and as much again.
+            bound = 2.0 * _shorts(bars, account, t) if rules.allow_short else 0.0
+            if rules.limited:
+                _look_up(bars, scratch, scratch.closing, closings, t)
+                _look_up(bars, scratch, scratch.opening, openings, t)
+            _reduce(
+                orders, bars, rules, account, scratch, closings, t, row, scale, worth, tolerance
+            )
+            basket = _gather(
+                bars, rules, account, scratch, openings, t, row, scale, worth, hold, tolerance
+            )
+            if basket > 0:
+                room = max(account.cash[0] - bound, 0.0)
+                short_of_cash = _fit(rules, scratch, basket, t, room)
+                _enter(orders, bars, rules, account, scratch, basket, t, row, short_of_cash)
         if liquidate and t == length - 1:
-            _liquidate(orders, bars, rules, account, t)
-        total, invested = _close_bar(bars, account, t)
+            _liquidate(orders, bars, rules, account, scratch, t)
+        following = t + 1
+        trades = first <= following < length and (hold or mask[following])
+        row = max(following - lag, 0)
+        total, worth, gross, least, changed = _turn(bars, account, scratch, t, row)
+        closings = 0
+        openings = 0
+        if trades and following >= lag:
+            if hold and least >= 0.0 and not rules.allow_short:
+                closings, openings = _split(account, scratch, changed)
+            else:
+                gross, closings, openings = _survey(bars, rules, account, scratch, row, hold)
         if account.broken[0]:
             return orders, cash, equity, exposure, t
         cash[t] = account.cash[0]
         equity[t] = total
+        invested = total - account.cash[0]
+        if rules.allow_short:
+            invested = 0.0
+            for i in range(len(account.position)):
+                invested += abs(account.position[i] * account.last[i])
         exposure[t] = invested / total if total > 0.0 else 0.0
     return _by_symbol(orders[: account.sent[0]], len(account.position)), cash, equity, exposure, -1

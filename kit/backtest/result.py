@@ -131,8 +131,13 @@ class BacktestResult:
             "holding_days",
         )
         rows = pd.DataFrame(list(self._round_trips()), columns=list(columns))
-        rows["exit_time"] = pd.to_datetime(rows["exit_time"])
-        rows["entry_time"] = pd.to_datetime(rows["entry_time"])
+        # Places until here: looking names and times up one by one costs more than all the rest.
+        entered, left = (rows[name].to_numpy(dtype=np.int64) for name in columns[1:3])
+        until = self.dates[np.where(left < 0, len(self.dates) - 1, left)]
+        rows["symbol"] = self.prices.columns.to_numpy()[rows["symbol"].to_numpy(dtype=np.int64)]
+        rows["entry_time"] = self.dates[entered]
+        rows["exit_time"] = until.where(left >= 0)
+        rows["holding_days"] = (until - self.dates[entered]).days
         return rows.sort_values(["entry_time", "symbol"], kind="stable", ignore_index=True)
 
     def _round_trips(self) -> Iterator[tuple[Any, ...]]:
@@ -160,7 +165,7 @@ class BacktestResult:
                 continue
             part = min(size / units, 1.0)
             money = (put_in * part, notional - fees)
-            yield self._trade(column, entered, bar, raw_size, paid / shares, raw_price, *money)
+            yield _trade(column, entered, bar, raw_size, paid / shares, raw_price, *money)
             left = 1.0 - part if part < 1.0 - _DUST else 0.0
             units, put_in, shares, paid = units * left, put_in * left, shares * left, paid * left
         if units > 0.0:
@@ -169,36 +174,7 @@ class BacktestResult:
             price = float(mark[last, column])
             held = units * float(adjust[last, column])
             money = (put_in, held * price)
-            yield self._trade(column, entered, None, held, paid / shares, price, *money)
-
-    def _trade(
-        self,
-        column: int,
-        entered: int,
-        left: int | None,
-        size: float,
-        entry_price: float,
-        exit_price: float,
-        put_in: float,
-        taken_out: float,
-    ) -> tuple[Any, ...]:
-        days = self._stamps
-        until = days[-1 if left is None else left]
-        return (
-            self.prices.columns[column],
-            days[entered],
-            pd.NaT if left is None else until,
-            size,
-            entry_price,
-            exit_price,
-            taken_out - put_in,
-            (taken_out - put_in) / put_in,
-            (until - days[entered]).days,
-        )
-
-    @cached_property
-    def _stamps(self) -> list[pd.Timestamp]:
-        return list(self.dates)
+            yield _trade(column, entered, -1, held, paid / shares, price, *money)
 
     @cached_property
     def unfilled(self) -> pd.DataFrame:
@@ -392,3 +368,18 @@ class BacktestResult:
             f"{html_table(metric_rows(self.metrics.to_dict()), ('指标', '数值'), 'lr')}"
             f"<ul>{notes}</ul>"
         )
+
+
+def _trade(
+    column: int,
+    entered: int,
+    left: int,
+    size: float,
+    entry_price: float,
+    exit_price: float,
+    put_in: float,
+    taken_out: float,
+) -> tuple[Any, ...]:
+    """Return one row of `trades`, with places for names and times; -1 for one still open."""
+    gained = taken_out - put_in
+    return column, entered, left, size, entry_price, exit_price, gained, gained / put_in, 0

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kit.backtest.kernel import Costs, Fills, Market, simulate
-from kit.backtest.kernel_loop import Bools, Floats
+from kit.backtest.kernel_state import Bools, Floats
 
 __all__ = ["Setup"]
 

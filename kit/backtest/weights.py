@@ -70,8 +70,9 @@ def target_weights(
     if chosen == "generate_panel":
         matrix, silent = _from_panel(call_engine(engine, chosen, panel), panel, dates)
     else:
-        frames = {symbol: panel[symbol] for symbol in panel.symbols}
-        indexes = {symbol: frame.index for symbol, frame in frames.items()}
+        # Context is shown too; only the panel's own symbols can be given a weight.
+        frames = {symbol: panel[symbol] for symbol in panel}
+        indexes = {symbol: frames[symbol].index for symbol in panel.symbols}
         matrix, silent = _from_map(call_engine(engine, chosen, frames), indexes, dates)
     _check(matrix, traded & settled, panel.symbols, dates, chosen)
     matrix[~settled] = 0.0
@@ -155,7 +156,8 @@ def _from_panel(
             f"generate_panel returned {type(answer).__name__}, not a DataFrame",
             "return a frame of dates x symbols, shaped like panel.wide('close')",
         )
-    foreign = [symbol for symbol in answer.columns if symbol not in panel]
+    known = set(panel.symbols)
+    foreign = [symbol for symbol in answer.columns if symbol not in known]
     if foreign:
         raise _bad(
             f"generate_panel returned weights of {foreign[0]!r}, which is not in the panel",

@@ -52,7 +52,7 @@ def export(session: output.Session, ref: str, target: Path | None, as_json: bool
 @output.json_option
 @click.pass_obj
 def import_(session: output.Session, archive: Path, why: str, dry_run: bool, as_json: bool) -> None:
-    """Take in a version from an archive, checked; it is not activated."""
+    """Take in a version from an archive, checked."""
     from kit.bundle.archive import import_archive
 
     workspace = session.workspace()

@@ -156,7 +156,10 @@ def sweep(
     dask: str | None,
     as_json: bool,
 ) -> None:
-    """Backtest a grid of parameters; every cell counts as a trial."""
+    """Backtest a grid of parameters.
+
+    Every cell counts as a trial.
+    """
     from kit.backtest.sweep import METRICS
     from kit.jobs.sweep import sweep as run
 

@@ -37,7 +37,7 @@ def new(
     template: str | None,
     as_json: bool,
 ) -> None:
-    """Start a draft from a frozen version or a template."""
+    """Start a draft from a version or a template."""
     from kit import bundle
 
     if origin and template:
@@ -110,7 +110,7 @@ def lint(session: output.Session, ref: str, as_json: bool) -> int:
 def diff(
     session: output.Session, strategy_id: str, old: str | None, new_: str | None, as_json: bool
 ) -> None:
-    """Explain what changed between two versions, and which bump that demands.
+    """Explain what changed between two versions.
 
     OLD defaults to what NEW was made from, NEW to the draft.
     """

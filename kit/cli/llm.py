@@ -10,7 +10,7 @@ from kit.clock import SystemClock
 
 @click.group(epilog="Example: kit llm spend --json")
 def llm() -> None:
-    """Look at what models cost, and how far their stand-ins agree with them."""
+    """Show what models cost, and how far stand-ins agree."""
 
 
 @llm.command(epilog="Example: kit llm spend --month 2026-11")

@@ -76,7 +76,7 @@ class LiveSource(ParquetSource):
                 missing[0].code,
                 f"{missing[0].symbol}: {missing[0].message}",
                 where=self.name,
-                remedy=f"see what happened: kit data sync --source {self.name}",
+                remedy=f"see what happened: kit data sync --market cn --source {self.name}",
             )
         return super().bars(symbols, start, end, interval)
 

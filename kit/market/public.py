@@ -204,7 +204,7 @@ def _dated(factors: pl.DataFrame, time: str, factor: str) -> pl.DataFrame | None
         raise DataError(
             "data.bad_columns",
             f"the factors lack {', '.join(absent)}; their columns are {', '.join(factors.columns)}",
-            remedy="the source changed its table: use another source until the kit follows",
+            remedy="the source changed its table: use another source until its adapter follows",
         )
     text = pl.col(time).cast(pl.String).str.replace_all("-", "").str.slice(0, 8)
     return factors.select(

@@ -33,9 +33,9 @@ CASH = 100_000.0
 
 
 @cache
-def rules() -> MarketRules:
+def rules(market: str = "cn") -> MarketRules:
     """Return the shipped rules; reading and checking them anew for every test costs more."""
-    return MarketRules.load(Workspace.at(Path(__file__).resolve().parents[2]), "cn")
+    return MarketRules.load(Workspace.at(Path(__file__).resolve().parents[2]), market)
 
 
 class Wanted:
@@ -61,10 +61,12 @@ class HandMarket:
 
     Args:
         root: Folder of the store.
+        market: Whose rules apply.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, market: str = "cn") -> None:
         self._root = root
+        self._market = market
         self._frames: list[pl.DataFrame] = []
         self._securities: list[Security] = []
 
@@ -83,8 +85,15 @@ class HandMarket:
         kind: str = "stock",
         is_st: bool = False,
         listed: str | None = None,
+        lot: int | None = None,
+        was_st: Sequence[bool | None] | None = None,
+        **stated: Sequence[Any],
     ) -> HandMarket:
-        """Add a symbol with one bar a day from the first of `DAYS`; a None close is no bar."""
+        """Add a symbol with one bar a day from the first of `DAYS`; a None close is no bar.
+
+        `stated` holds optional columns (`limit_up`, `suspended`, ...), `was_st` the one named
+        `is_st`; a value or None a bar.
+        """
         rows = []
         for place, close in enumerate(closes):
             if close is None:
@@ -104,6 +113,9 @@ class HandMarket:
                 "adjust": adjust,
                 "source": source,
             }
+            if was_st is not None:
+                row["is_st"] = was_st[place]
+            row |= {name: values[place] for name, values in stated.items()}
             rows.append(row)
         self._frames.append(pl.DataFrame(rows, schema=BAR_COLUMNS))
         self._securities.append(
@@ -111,6 +123,8 @@ class HandMarket:
                 symbol=symbol,
                 name=symbol if name is None else name,
                 board=board_of(symbol),
+                market=self._market,
+                lot=lot,
                 kind=kind,
                 is_st=is_st,
                 listed_date=None if listed is None else date.fromisoformat(listed),
@@ -120,7 +134,7 @@ class HandMarket:
 
     def panel(self, adjustment: str = "none") -> MarketPanel:
         """Write the store and open a panel of everything in it."""
-        folder = self._root / "cn" / "1d"
+        folder = self._root / self._market / "1d"
         folder.mkdir(parents=True, exist_ok=True)
         pl.concat(self._frames).write_parquet(folder / "hand.parquet")
         listed = json.dumps(
@@ -133,7 +147,7 @@ class HandMarket:
             symbols,
             DAYS[0].date(),
             DAYS[-1].date(),
-            market="cn",
+            market=self._market,
             adjustment=adjustment,
         )
 
@@ -153,7 +167,7 @@ class HandMarket:
             Wanted(weights) if isinstance(weights, Mapping) else weights,
             self.panel(adjustment),
             Settings(**{"initial_cash": CASH, "slippage": 0.0, **settings}),
-            rules=market_rules or rules(),
+            rules=market_rules or rules(self._market),
             securities=self._securities,
             evaluation_start=None
             if evaluation_start is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any
 
 
@@ -45,6 +45,14 @@ def cents(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal("0.01"), ROUND_HALF_UP)
 
 
+ROUND = {
+    -1: lambda amount: amount,
+    0: cents,
+    1: lambda amount: amount.quantize(Decimal("0.01"), ROUND_CEILING),
+    2: lambda amount: amount.quantize(Decimal(1), ROUND_CEILING),
+}
+
+
 def lots(shares: float, least: int, step: int) -> float:
     if shares < least - 1e-9:
         return 0.0
@@ -61,16 +69,24 @@ class Simulator:
         self.account = Account(cash=float(case["initial_cash"]))
 
     def fees(self, t: int, i: int, side: str, shares: float, price: float) -> float:
-        costs = self.costs
+        fees = self.costs.fees
         notional = decimal(round(shares * price, 6))
-        kind = costs.kind[i]
-        stamp = costs.stamp_buy if side == "buy" else costs.stamp_sell
-        parts = (
-            max(decimal(costs.commission) * notional, decimal(costs.commission_min)),
-            decimal(costs.transfer[kind, t]) * notional,
-            decimal(stamp[kind, t]) * notional,
+        total = Decimal(0)
+        for c in range(len(fees.part)):
+            rate = (fees.buy if side == "buy" else fees.sell)[self.costs.kind[i], c, t]
+            if rate:
+                base = (notional, decimal(shares), Decimal(1))[fees.per[c]]
+                amount = max(decimal(rate) * base, decimal(fees.least[c, t]))
+                total += ROUND[int(fees.rounding[c])](min(amount, decimal(fees.most[c, t])))
+        return float(total)
+
+    def lot(self, t: int, i: int) -> tuple[int, int]:
+        """Smallest order and step; one row for all bars, or one a bar."""
+        least, step = (
+            values[t, i] if values.ndim == 2 else values[i]
+            for values in (self.market.min_lot, self.market.step)
         )
-        return float(sum(cents(part) for part in parts))
+        return int(least), int(step)
 
     def limits(self, t: int, i: int) -> tuple[float, float]:
         if self.market.up.size == 0:
@@ -79,17 +95,15 @@ class Simulator:
         return (-math.inf if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
 
     def price(self, t: int, i: int, side: str, raw: float) -> float:
-        low, high = self.limits(t, i)
-        if side == "buy":
-            return min(raw * (1 + self.costs.slippage), high)
-        return max(raw * (1 - self.costs.slippage), low)
+        return raw * (1 + (self.costs.slippage if side == "buy" else -self.costs.slippage))
 
     def blocked(self, t: int, i: int, side: str, raw: float) -> bool:
         low, high = self.limits(t, i)
-        if side == "buy" and raw > high - 1e-6:
+        paid = self.price(t, i, side, raw)
+        if side == "buy" and paid > high - 1e-6:
             self.account.unfilled[i, "limit_up"] += 1
             return True
-        if side == "sell" and raw < low + 1e-6:
+        if side == "sell" and paid < low + 1e-6:
             self.account.unfilled[i, "limit_down"] += 1
             return True
         return False
@@ -125,7 +139,7 @@ class Simulator:
                     shares = free
         elif shares * price + self.fees(t, i, side, shares, price) > account.cash:
             account.unfilled[i, "no_cash"] += 1
-            least, step = int(self.market.min_lot[i]), int(self.market.step[i])
+            least, step = self.lot(t, i)
             shares = lots(account.cash / price, least, step)
             while shares > 0 and shares * price + self.fees(t, i, side, shares, price) > (
                 account.cash
@@ -149,7 +163,7 @@ class Simulator:
                     account.unit[i] = unit
             row = t - case["lag"]
             gate = case["mask"] is None or case["mask"][t]
-            if t >= case["first"] and row >= 0 and (case["hold"] or gate):
+            if t >= max(case["first"], 1) and row >= 0 and (case["hold"] or gate):
                 self.trade(t, row)
             if case["liquidate"] and t == bars - 1:
                 for side in (1, -1):
@@ -207,15 +221,16 @@ class Simulator:
                         continue
                     side = -1 if held > 0 else 1
                     paid = raw * (1 + side * self.costs.slippage)
-                    excess = abs(held) - abs(weight) * worth / paid
-                    shares = lots(excess, int(market.min_lot[i]), int(market.step[i]))
-                    if shares <= 0:
+                    # What is kept is a whole number of lots, as if it were bought anew.
+                    least, step = self.lot(t, i)
+                    shares = abs(held) - lots(abs(weight) * worth / paid, least, step)
+                    if shares < step - 1e-9:
                         continue
                 self.leave(t, i, raw, shares, "signal" if leaving else "target_rebalance")
         self.open(t, target, worth, bound)
 
     def open(self, t: int, target: dict[int, float], worth: float, bound: float) -> None:
-        case, account, market = self.case, self.account, self.market
+        case, account = self.case, self.account
         basket = []
         for i, weight in target.items():
             held = account.shares.get(i, 0.0)
@@ -230,7 +245,7 @@ class Simulator:
             side = "buy" if weight > 0 else "sell"
             price = self.price(t, i, side, raw)
             wanted = abs(weight) * worth / price
-            shares = lots(wanted - abs(held), int(market.min_lot[i]), int(market.step[i]))
+            shares = lots(wanted - abs(held), *self.lot(t, i))
             if shares <= 0:
                 account.unfilled[i, "lot_too_small"] += held == 0
                 continue
@@ -240,8 +255,7 @@ class Simulator:
 
         def sized(factor: float) -> list[float]:
             return [
-                lots(wanted * factor - held, int(market.min_lot[i]), int(market.step[i]))
-                for i, _, _, wanted, held, _ in basket
+                lots(wanted * factor - held, *self.lot(t, i)) for i, _, _, wanted, held, _ in basket
             ]
 
         def cost(sizes: list[float]) -> float:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pytest
 
+from kit.backtest import run_backtest
+from kit.backtest.settings import Settings
 from kit.errors import DataError
+from kit.market import ParquetSource, load_panel
+from kit.market.bars import BAR_COLUMNS
 
 MAIN = "600000.SH"
 HALF = [0.5] * 120
@@ -328,3 +338,213 @@ def test_the_benchmark_is_named_and_compared(market: Any, hand: ModuleType) -> N
     assert result.benchmark_name == "000300.SH"
     assert result.metrics.benchmark_return == pytest.approx(110 / 99 - 1)
     assert market.run({MAIN: HALF}).benchmark_name is None
+
+
+# What the source stated about a day wins over the tables.
+
+
+def test_a_stated_limit_wins(market: Any, hand: ModuleType) -> None:
+    # By the table the limit is 11.00; the source says 10.50 on the second day, nothing later.
+    limits = [None, 10.5, None, None]
+    market.add(MAIN, [10.0, 10.5, 10.5, 10.5], limit_up=limits, limit_down=[None] * 4)
+    result = market.run({MAIN: HALF})
+    assert hand.unfilled(result) == {MAIN: {"limit_up": 1}}
+    assert hand.orders(result)[0][0] == "03-06"
+
+
+@pytest.mark.parametrize(
+    ("now", "stated", "barred"),
+    [
+        (False, [True] * 4, True),  # it was under special treatment then: 5 %
+        (True, [False] * 4, False),  # it is now, and was not then: 10 %
+        (True, [None] * 4, True),  # not known by date: what it is now counts
+        (False, [False, None, None, None], False),
+    ],
+)
+def test_special_treatment_by_date(
+    market: Any, hand: ModuleType, now: bool, stated: list[bool | None], barred: bool
+) -> None:
+    market.add(MAIN, [10.0, 10.5, 10.5, 10.5], is_st=now, was_st=stated)
+    result = market.run({MAIN: HALF})
+    assert hand.unfilled(result) == ({MAIN: {"limit_up": 1}} if barred else {})
+
+
+def test_a_stated_suspension_fills_nothing_whatever_the_volume(
+    market: Any, hand: ModuleType
+) -> None:
+    market.add(MAIN, [10.0] * 5, suspended=[False, True, True, None, False])
+    result = market.run({MAIN: HALF})
+    assert hand.unfilled(result) == {MAIN: {"halt": 2}}
+    assert hand.orders(result)[0][0] == "03-07"
+
+
+# Other markets.
+
+
+def test_hong_kong_by_hand(tmp_path: Path, hand: ModuleType) -> None:
+    """A board lot of 500, the same day's sale, stamp duty on both sides up to the dollar."""
+    desk = hand.HandMarket(tmp_path, "hk")
+    desk.add("0005.HK", [60.0, 60.0, 60.0, 75.0, 75.0], lot=500)
+    result = desk.run({"0005.HK": [0.5, 0.5, 0.0, 0.0, 0.0]})
+    # 50,000 / 60 is 833: one lot of 500 for 30,000. On 2024-03-05: commission 0.03 % 9.00; stamp
+    # duty 0.1 % 30.00; levies 0.0027 % 0.81, 0.00015 % 0.05 (0.045), 0.00565 % 1.70 (1.695);
+    # settlement 0.002 %, at least 2.00. No limit keeps 75 from trading: 37,500 on 2024-03-07:
+    # 11.25; 37.50 up to 38; 1.01, 0.06, 2.12, 2.00.
+    assert hand.orders(result) == [
+        ("03-05", "0005.HK", "buy", 500, 60.0),
+        ("03-07", "0005.HK", "sell", 500, 75.0),
+    ]
+    parts = result.orders[["commission", "transfer", "stamp"]].to_numpy()
+    assert parts.tolist()[0] == pytest.approx([9.00, 0.81 + 0.05 + 1.70 + 2.00, 30.0])
+    assert parts.tolist()[1] == pytest.approx([11.25, 1.01 + 0.06 + 2.12 + 2.00, 38.0])
+    assert result.equity.iloc[-1] == pytest.approx(100_000 + 7_500 - 43.56 - 54.44)
+
+
+def test_america_by_hand(tmp_path: Path, hand: ModuleType) -> None:
+    """Single shares, no commission, and on the sale the fees of SEC and FINRA up to the cent."""
+    desk = hand.HandMarket(tmp_path, "us")
+    desk.add("AAA", [150.0, 150.0, 150.0, 300.0, 300.0])
+    result = desk.run({"AAA": [0.5, 0.5, 0.0, 0.0, 0.0]})
+    # 50,000 / 150 is 333. Sold for 99,900 in March 2024: 0.0008 % is 0.7992, up to 0.80; 333
+    # shares at 0.000166 are 0.0553, up to 0.06.
+    assert hand.orders(result) == [
+        ("03-05", "AAA", "buy", 333, 150.0),
+        ("03-07", "AAA", "sell", 333, 300.0),
+    ]
+    assert result.orders["fees"].tolist() == pytest.approx([0.0, 0.86])
+    assert result.orders[["stamp", "transfer"]].iloc[1].tolist() == pytest.approx([0.80, 0.06])
+
+
+def test_where_nothing_settles_late_the_last_purchase_is_left_on_the_same_day(
+    tmp_path: Path, hand: ModuleType
+) -> None:
+    desk = hand.HandMarket(tmp_path, "us")
+    desk.add("AAA", [100.0] * 3)
+    result = desk.run({"AAA": [0.0, 0.5, 0.5]})
+    assert [order[:3] for order in hand.orders(result)] == [
+        ("03-06", "AAA", "buy"),
+        ("03-06", "AAA", "sell"),
+    ]
+
+
+# Ranges and bars that are odd.
+
+
+def test_a_halt_of_months_keeps_the_position_and_its_value(market: Any, hand: ModuleType) -> None:
+    closes: list[float | None] = [10.0, 10.0, *[None] * 90, 10.9, 10.9]
+    market.add(MAIN, closes)
+    market.add("000001.SZ", [10.0] * len(closes))
+    weights = [0.5, 0.5] + [0.0] * 92
+    result = market.run({MAIN: weights, "000001.SZ": [0.0] * len(closes)})
+    equity = result.equity
+    assert equity.iloc[3:92].nunique() == 1
+    # It speaks again on its first day back, and is heard the day after.
+    assert hand.orders(result)[-1][2:] == ("sell", 5_000, 10.9)
+    assert result.trades["holding_days"].tolist() == [
+        (result.trades["exit_time"].iloc[0] - result.trades["entry_time"].iloc[0]).days
+    ]
+    assert result.trades["holding_days"].iloc[0] > 120
+
+
+@pytest.mark.parametrize(("price", "cause"), [(11.0, "limit_up"), (9.0, "limit_down")])
+def test_a_day_at_one_price_that_is_the_limit_trades_one_way_only(
+    market: Any, hand: ModuleType, price: float, cause: str
+) -> None:
+    market.add(MAIN, [10.0, 10.0, price, price, price])
+    wanted = [0.0, 0.5, 0.5, 0.5] if cause == "limit_up" else [0.5, 0.0, 0.0, 0.0]
+    result = market.run({MAIN: [*wanted, wanted[-1]]})
+    assert hand.unfilled(result) == {MAIN: {cause: 1}}
+    # The other way goes: at the upper limit one may sell, at the lower one may buy.
+    other = [0.5, 0.0, 0.0, 0.0, 0.0] if cause == "limit_up" else [0.0, 0.5, 0.5, 0.5, 0.5]
+    assert ("03-06", price) in [order[::4] for order in hand.orders(market.run({MAIN: other}))]
+
+
+def test_a_universe_of_one_and_a_universe_that_starts_late(market: Any, hand: ModuleType) -> None:
+    market.add(MAIN, [None, None, 10.0, 10.0, 10.0])
+    market.add("000001.SZ", [10.0] * 5)
+    result = market.run({MAIN: HALF, "000001.SZ": [0.0] * 5})
+    assert [order[:3] for order in hand.orders(result)] == [
+        ("03-07", MAIN, "buy"),
+        ("03-08", MAIN, "sell"),
+    ]
+
+
+def test_hours_are_bars_and_sessions_are_days(tmp_path: Path, hand: ModuleType) -> None:
+    """Limits hang on the close of the day before, T+1 on the day, fills on the next hour."""
+    hours = [
+        pd.Timestamp(f"{day} {hour}:00")
+        for day in ("2024-03-04", "2024-03-05")
+        for hour in (11, 14, 15)
+    ]
+    prices = [10.0, 10.4, 10.8, 11.0, 11.9, 11.88]
+    rows = [
+        dict.fromkeys(BAR_COLUMNS)
+        | {"symbol": MAIN, "time": time.to_pydatetime(), "volume": 1e6, "adj_factor": 1.0}
+        | dict.fromkeys(("open", "high", "low", "close"), price)
+        | {"adjust": "none", "source": "hand"}
+        for time, price in zip(hours, prices, strict=True)
+    ]
+    folder = tmp_path / "cn" / "1h"
+    folder.mkdir(parents=True)
+    pl.DataFrame(rows, schema=BAR_COLUMNS).write_parquet(folder / "hand.parquet")
+    listed = {"securities": [{"symbol": MAIN, "name": MAIN}]}
+    (folder.parent / "securities.json").write_text(json.dumps(listed), encoding="utf-8")
+    day = hours[0].date()
+    panel = load_panel(
+        ParquetSource(tmp_path), [MAIN], day, hours[-1].date(), market="cn", interval="1h"
+    )
+
+    class Rule:
+        def generate(self, data_map: Any) -> Any:
+            return {MAIN: pd.Series([0.5, 0.0, 0.0, 0.0, 0.0, 0.5], data_map[MAIN].index)}
+
+    result = run_backtest(
+        Rule(), panel, Settings(initial_cash=100_000.0, slippage=0.0), rules=hand.rules(),
+        securities=list(panel.securities.values()),
+    )  # fmt: skip
+    # Bought at 14:00 on the first day and wanted away at once: T+1 holds it at 15:00. On the second
+    # day the limit is 11.88, 10 % on 10.80, so 11.00 is sold although it is 1.9 % up on the hour.
+    assert [(f"{o.time:%m-%d %H}", o.side, o.price) for o in result.orders.itertuples()] == [
+        ("03-04 14", "buy", 10.4),
+        ("03-05 11", "sell", 11.0),
+    ]
+    assert hand.unfilled(result) == {MAIN: {"t_plus_1": 1}}
+    assert result.setup.market.up[3:, 0].tolist() == pytest.approx([11.88] * 3)
+    assert result.metrics.periods_per_year == 756  # three bars a day
+    assert result.start == day
+
+
+def test_the_number_of_threads_changes_nothing(tmp_path: Path) -> None:
+    """The same bytes from a process with one thread and one with two."""
+    script = """
+import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import numpy as np
+from hand import HandMarket
+market = HandMarket(Path(sys.argv[2]))
+walk = np.random.default_rng(3)
+names = [f"{600000 + n}.SH" for n in range(12)]
+wanted = {}
+for name in names:
+    market.add(name, list(np.round(10 * np.exp(np.cumsum(walk.normal(0, 0.02, 80))), 2)))
+    wanted[name] = list(walk.choice([0.0, 0.1, 0.2], 80))
+result = market.run(wanted, position_adjustment="rebalance", slippage=0.001)
+whole = result.fills.orders.tobytes() + result.fills.equity.tobytes()
+print(len(result.orders), hashlib.sha256(whole).hexdigest())
+"""
+    found = set()
+    for threads in ("1", "2"):
+        around = {"NUMBA_NUM_THREADS": threads, "POLARS_MAX_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path / threads)],
+            env={**os.environ, **around},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        orders, digest = done.stdout.split()
+        assert int(orders) > 100
+        found.add(digest)
+    assert len(found) == 1

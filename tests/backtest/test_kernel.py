@@ -12,8 +12,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.backtest.kernel import CAUSES, REASONS, Costs, Fills, Market, simulate
+from kit.market import FeeSchedule
 
 NONE = np.empty((0, 0))
+
+
+def charges(bars: int, *rows: tuple[Any, Any, float], kinds: int = 1, **more: Any) -> FeeSchedule:
+    """Return charges of the notional, rounded to cents; a row is (buy, sell, least)."""
+    count = len(rows)
+    shape = (kinds, count, bars)
+    values: dict[str, Any] = {
+        "names": tuple(map(str, range(count))),
+        "part": np.arange(count) % 3,
+        "per": np.zeros(count, dtype=np.int64),
+        "rounding": np.zeros(count, dtype=np.int64),
+        "buy": np.broadcast_to(np.array([np.zeros(bars) + row[0] for row in rows]), shape).copy(),
+        "sell": np.broadcast_to(np.array([np.zeros(bars) + row[1] for row in rows]), shape).copy(),
+        "least": np.array([np.full(bars, row[2]) for row in rows]),
+        "most": np.full(shape[1:], np.inf),
+    }
+    return FeeSchedule(**(values | more))
 
 
 def case(
@@ -43,11 +61,7 @@ def case(
         allow_short=False,
     )
     costs = Costs(
-        commission=commission,
-        commission_min=minimum,
-        transfer=np.zeros((1, bars)),
-        stamp_buy=np.zeros((1, bars)),
-        stamp_sell=np.zeros((1, bars)),
+        fees=charges(bars, (commission, commission, minimum)),
         kind=np.zeros(symbols, dtype=np.int64),
         slippage=slippage,
     )
@@ -92,7 +106,7 @@ def test_a_decision_fills_at_the_next_bar() -> None:
 
 def test_lag_moves_the_fill() -> None:
     prices, weights = [[10, 11, 12, 13, 14]], [[1, 1, 1, 1, 1]]
-    for lag, price in ((0, 10), (1, 11), (2, 12)):
+    for lag, price in ((0, 11), (1, 11), (2, 12)):  # bar 0 never trades
         fills = simulate(**case(prices, weights, lag=lag))
         assert orders(fills)[0][4] == price
 
@@ -174,14 +188,66 @@ def test_a_limit_down_open_is_not_sold_even_at_the_end() -> None:
     assert fills.equity[-1] == 81_000
 
 
-def test_slippage_stops_at_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("slippage", "filled"),
+    [
+        (0.0, [10.99, 9.01]),
+        (0.0009, [10.99 * 1.0009, 9.01 * 0.9991]),  # 10.9999 and 9.0019: inside the limits
+        (0.01, []),  # 11.0999 would be paid: past the limit of 11
+    ],
+)
+def test_an_order_whose_price_with_slippage_reaches_the_limit_waits(
+    slippage: float, filled: list[float]
+) -> None:
     arguments = with_limits(
-        case([[10, 10.99, 9.01]], [[1, 0, 0]], slippage=0.01),
+        case([[10, 10.99, 9.01]], [[1, 0, 0]], slippage=slippage),
         [[np.nan, 9, 9]],
         [[np.nan, 11, 11]],
     )
-    # 10.99 + 1 % is 11.0999, capped at 11; 9.01 - 1 % is 8.9199, capped at 9.
-    assert [order[4] for order in orders(simulate(**arguments))] == [11, 9]
+    fills = simulate(**arguments)
+    assert [order[4] for order in orders(fills)] == pytest.approx(filled)
+    assert unfilled(fills) == ({} if filled else {"limit_up": 1})
+
+
+@pytest.mark.parametrize(
+    ("charge", "bought", "sold"),
+    [
+        # 1,000 shares at 7.77 are 7,770.00.
+        ({"buy": 0.00025, "sell": 0.00025}, 1.94, 1.94),  # 1.9425
+        ({"buy": 0.00025, "sell": 0.0, "rounding": 1}, 1.95, 0.0),  # up to the cent
+        ({"buy": 0.0, "sell": 0.00025, "rounding": 2}, 0.0, 2.0),  # up to the dollar
+        ({"buy": 0.001, "sell": 0.001, "rounding": 2}, 8.0, 8.0),  # 7.77
+        ({"buy": 0.00025, "sell": 0.00025, "rounding": -1}, 1.9425, 1.9425),
+        ({"buy": 0.0, "sell": 0.000195, "per": 1, "rounding": 1}, 0.0, 0.20),  # a share
+        ({"buy": 0.0195, "sell": 0.0195, "per": 1, "most": 9.79}, 9.79, 9.79),  # 19.50 capped
+        ({"buy": 0.5, "sell": 0.0, "per": 2}, 0.5, 0.0),  # an order
+        ({"buy": 0.00002, "sell": 0.00002, "least": 2.0}, 2.0, 2.0),  # 0.1554
+        ({"buy": 0.0, "sell": 0.00002, "least": 2.0}, 0.0, 2.0),  # who pays no rate pays no least
+    ],
+)
+def test_each_sort_of_charge_by_hand(charge: dict[str, float], bought: float, sold: float) -> None:
+    arguments = case([[7.77] * 4], [[0.08, 0, 0, 0]], least=1000, step=1000)
+    fees = charges(
+        4,
+        (charge["buy"], charge["sell"], charge.get("least", 0.0)),
+        per=np.array([charge.get("per", 0)]),
+        rounding=np.array([charge.get("rounding", 0)]),
+        most=np.full((1, 4), charge.get("most", np.inf)),
+    )
+    fills = simulate(**(arguments | {"costs": replace(arguments["costs"], fees=fees)}))
+    assert fills.orders["fees"].tolist() == pytest.approx([bought, sold], abs=1e-12)
+    assert fills.cash[-1] == pytest.approx(100_000 - bought - sold, abs=1e-9)
+
+
+def test_lots_may_change_from_one_bar_to_the_next() -> None:
+    arguments = case([[33.0] * 5], [[0.1, 0.1, 0.1, 0.1, 0.1]], hold=False, liquidate=False)
+    least = np.array([[1000], [1000], [200], [200], [200]])
+    market = replace(arguments["market"], min_lot=least, step=np.array([[100]] * 4 + [[1]]))
+    fills = simulate(**(arguments | {"market": market}))
+    # 10,000 / 33 is 303.03: too little for a lot of 1,000, then 200 + 100, then nothing is missing
+    # by as much as a lot.
+    assert orders(fills) == [(0, 2, 1, 300, 33.0)]
+    assert unfilled(fills) == {"lot_too_small": 1}
 
 
 def test_shares_bought_today_are_not_sold_today() -> None:
@@ -271,6 +337,28 @@ def test_star_lots_grow_share_by_share() -> None:
     assert unfilled(small) == {"lot_too_small": 2}
 
 
+def random_fees(rng: Any, bars: int) -> FeeSchedule:
+    """A mainland schedule, a Hong Kong one or an American one; the second kind pays less."""
+    halved = np.where(np.arange(bars) < bars // 2, 0.001, 0.0005)
+    broker = (0.00025, 0.00025, 5.0)
+    if (market := rng.integers(0, 3)) == 0:
+        fees = charges(bars, broker, (2e-5, 2e-5, 0.0), (0.0, halved, 0.0), kinds=2)
+    elif market == 1:
+        fees = charges(
+            bars, broker, (2e-5, 2e-5, 2.0), (halved, halved, 0.0), (0.5, 0.5, 0.0), kinds=2
+        )
+        fees.most[1] = 6.0
+        fees.per[3] = 2
+        fees.rounding[2] = 2
+    else:
+        fees = charges(bars, (0.0, 0.0, 0.0), (0.0, 0.000195, 0.0), (0.0, 2e-5, 0.0), kinds=2)
+        fees.per[1] = 1
+        fees.most[1] = 0.4
+        fees.rounding[1:] = 1
+    fees.buy[1, -1], fees.sell[1, -1] = 0.0, 0.0
+    return fees
+
+
 def random_case(seed: int, options: dict[str, Any]) -> dict[str, Any]:
     """Return a case with halts, limits, factor changes and two kinds of security."""
     rng = np.random.default_rng(seed)
@@ -293,6 +381,7 @@ def random_case(seed: int, options: dict[str, Any]) -> dict[str, Any]:
     adjust[np.isnan(opens) & np.isnan(closes)] = np.nan
     limited = options["limited"]
     star = rng.random(symbols) < 0.3
+    later = rng.integers(1, 3)
     return {
         "fill": opens,
         "mark": closes,
@@ -301,19 +390,14 @@ def random_case(seed: int, options: dict[str, Any]) -> dict[str, Any]:
         "market": Market(
             up=up if limited else NONE,
             down=down if limited else NONE,
-            min_lot=np.where(star, 200, 100),
+            min_lot=np.where(star, 200, 100) * np.where(np.arange(bars) < 9, 1, later)[:, None],
             step=np.where(star, 1, 100),
             session=np.arange(bars) // options["bars_a_session"],
             t_plus=options["t_plus"],
             allow_short=options["short"],
         ),
         "costs": Costs(
-            commission=0.00025,
-            commission_min=5.0,
-            transfer=np.array([np.full(bars, 0.00002), np.zeros(bars)]),
-            stamp_buy=np.zeros((2, bars)),
-            stamp_sell=np.array([np.where(np.arange(bars) < bars // 2, 0.001, 0.0005),
-                                 np.zeros(bars)]),
+            fees=random_fees(rng, bars),
             kind=rng.integers(0, 2, symbols),
             slippage=options["slippage"],
         ),

@@ -110,6 +110,64 @@ def test_what_is_undefined_is_none_and_never_nan(values: list[float]) -> None:
         assert not isinstance(value, float) or math.isfinite(value), name
 
 
+def _slow_trades(rows: list[tuple[float, bool]]) -> dict[str, float | int | None]:
+    """The formulas on the trade table, one trade at a time."""
+    profits = [profit for profit, closed in rows if closed]
+    won = [profit for profit in profits if profit > 0]
+    lost = [-profit for profit in profits if profit < 0]
+    return {
+        "trades": len(profits),
+        "open_trades": len(rows) - len(profits),
+        "win_rate": len(won) / len(profits) if profits else None,
+        "profit_factor": math.fsum(won) / math.fsum(lost) if lost else None,
+        "average_win": math.fsum(won) / len(won) if won else None,
+        "average_loss": -math.fsum(lost) / len(lost) if lost else None,
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-(10**6), 10**6).map(lambda n: n / 100), st.booleans())))
+def test_trades_agree_with_a_slow_second_opinion(rows: list[tuple[float, bool]]) -> None:
+    table = _trades(*((pnl, 0.0, 1, "2024-02-01" if closed else None) for pnl, closed in rows))
+    found = compute(pd.Series([1.0, 1.0], _days(2)), trades=table).to_dict()
+    for name, value in _slow_trades(rows).items():
+        assert found[name] == (value if value is None else pytest.approx(value, rel=1e-9)), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.floats(-0.2, 0.25), st.floats(-0.2, 0.25)), min_size=3, max_size=60))
+def test_against_an_index_agrees_with_a_slow_second_opinion(
+    steps: list[tuple[float, float]],
+) -> None:
+    mine, theirs = zip(*steps, strict=True)
+    active = [r - b for r, b in steps]
+    assume(statistics.stdev(active) > 1e-6)
+    assume(statistics.stdev(theirs) > 1e-6)
+    days = _days(len(steps) + 1)
+    equity = pd.Series(np.cumprod([1e6, *(1 + r for r in mine)]), days)
+    index = pd.Series(np.cumprod([3e3, *(1 + b for b in theirs)]), days, name="沪深300")
+    found = compute(equity, trades=None, benchmark=index, periods_per_year=244.0)
+    centre = statistics.fmean(theirs)
+    middle = statistics.fmean(mine)
+    together = math.fsum((r - middle) * (b - centre) for r, b in steps)
+    spread = math.fsum((b - centre) ** 2 for b in theirs)
+    error = statistics.stdev(active) * math.sqrt(244)
+    assert found.beta == pytest.approx(together / spread, rel=1e-6, abs=1e-9)
+    assert found.tracking_error == pytest.approx(error, rel=1e-6)
+    assert found.information_ratio == pytest.approx(
+        statistics.fmean(active) * 244 / error, rel=1e-6, abs=1e-6
+    )
+    grown = math.prod(1 + b for b in theirs) - 1
+    assert found.benchmark_return == pytest.approx(grown, rel=1e-9, abs=1e-12)
+
+
+def test_an_account_that_doubles_and_doubles_has_a_growth_rate_beyond_100_percent() -> None:
+    # Twice as much every day, four days, on 252 a year: 2 ** 252 - 1.
+    found = compute(pd.Series([1.0, 2.0, 4.0, 8.0, 16.0], _days(5)), trades=None)
+    assert found.annual_return == pytest.approx(2.0**252 - 1)
+    assert found.max_drawdown == 0
+
+
 def test_a_year_of_one_percent_a_month_has_closed_forms() -> None:
     equity = pd.Series(
         100 * 1.01 ** np.arange(13), pd.date_range("2023-01-31", periods=13, freq="ME")

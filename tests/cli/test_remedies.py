@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 import kit
 from kit.cli.main import cli
@@ -100,12 +101,20 @@ def commands(group: click.Group, context: click.Context) -> Iterator[click.Comma
             yield from commands(command, context)
 
 
-def test_the_example_of_every_help_is_understood() -> None:
+def test_the_example_of_every_help_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parsed as the command itself parses it: arguments, options and values."""
     examples = [command.epilog or "" for command in commands(cli, click.Context(cli))]
     assert len(examples) > 15
+    monkeypatch.chdir(tmp_path)
     for example in examples:
         words = shlex.split(example.removeprefix("Example: "))
+        for word in words:  # files that a command wants to be there
+            if word.endswith("/"):
+                (tmp_path / word).mkdir(exist_ok=True)
+            elif word.endswith((".csv", ".parquet", ".gz", ".jsonl", ".json")):
+                (tmp_path / word).touch()
         assert words[0] == "kit"
         command: click.Command = cli
         # With the settings of the real one: a command keeps the help option it is first asked for.

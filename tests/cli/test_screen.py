@@ -71,9 +71,6 @@ def test_wrong_requests_leave_no_trace(
     assert not list(desk.runs.glob("1*"))
 
 
-@pytest.mark.xfail(
-    reason="kit.llm.mode takes any KIT_MODE but `offline` for none, a misspelt one too"
-)
 @pytest.mark.parametrize("value", ["Offline", "off", "fast"])
 def test_a_forced_mode_that_is_none_is_refused(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, value: str
