@@ -310,6 +310,6 @@ def check(
             "data.store_missing",
             "the store holds no bars" + (f" of {market}" if market else ""),
             where=str(workspace.market_dir),
-            remedy="kit data import FILE, or kit data sync --source S --market M",
+            remedy="kit data import FILE --market cn, or kit data sync --source S --market cn",
         )
     return CheckReport(series=series, rows=rows, findings=tuple(findings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -18,16 +19,17 @@ import pandas as pd
 import pytest
 
 from kit import files
-from kit.backtest import BacktestResult
+from kit.backtest import BacktestResult, stress
 from kit.backtest.evidence import Evidence, read_all, write_evidence
-from kit.backtest.facts import Facts
+from kit.backtest.facts import Facts, StepQuality
+from kit.backtest.trials import Trials
 from kit.errors import DataError, StorageError
 from kit.market import Dropped
 from kit.schemas import validate
 
 MAIN = "600000.SH"
 FILES = {
-    "config.json", "metrics.json", "metrics.csv", "equity.csv", "trades.csv", "engine.json",
+    "config.json", "metrics.json", "artifacts", "equity.csv", "trades.csv", "engine.json",
     "run_card.json", "report.html",
 }  # fmt: skip
 
@@ -67,11 +69,6 @@ def test_a_folder_holds_everything(
     assert {path.name for path in folder.iterdir()} == FILES
     assert [path.name for path in parent.iterdir()] == [folder.name]  # nothing beside it
     assert json.loads((folder / "config.json").read_text("utf-8")) == facts().config
-    card = json.loads((folder / "run_card.json").read_text("utf-8"))
-    assert card["strategy"] == "tiny-pullback@draft"
-    assert (card["codes"], card["trade_count"]) == ([MAIN], 2)
-    assert (card["start_date"], card["end_date"]) == ("2024-03-05", "2024-03-11")
-    assert card["total_return"] == result.metrics.total_return
 
 
 def test_engine_json_says_what_the_numbers_were_made_from(
@@ -115,7 +112,7 @@ def test_tables_can_be_read_back(
 ) -> None:
     folder = write_evidence(parent, result, facts(), None)
     equity = pd.read_csv(folder / "equity.csv", parse_dates=["timestamp"], index_col="timestamp")
-    assert list(equity.columns) == ["equity", "ret", "drawdown"]
+    assert list(equity.columns) == ["ret", "equity", "drawdown", "benchmark_equity", "active_ret"]
     assert equity.index.equals(result.equity.index)
     assert equity["equity"].tolist() == pytest.approx(result.equity.tolist(), abs=0.005)
     growth = result.equity / result.equity.shift(1) - 1
@@ -133,11 +130,100 @@ def test_tables_can_be_read_back(
     # 52,500 - 13.13 - 0.53 - 26.25 against 50,013; 4,800 x 9.45 against 50,400 + 12.60 + 0.50.
     assert trades["pnl"].tolist() == pytest.approx([2_447.09, 45_360 - 50_413.10])
 
-    metrics = pd.read_csv(folder / "metrics.csv")
     written = json.loads((folder / "metrics.json").read_text("utf-8"))
     assert written == result.metrics.to_dict()
-    assert metrics.loc[0, "total_return"] == pytest.approx(written["total_return"])
-    assert pd.isna(metrics.loc[0, "beta"])  # there was no index
+
+
+def test_the_peers_readers_find_what_they_look_for(
+    result: BacktestResult, facts: Callable[..., Facts], parent: Path
+) -> None:
+    """Column and key names as Vibe-Trading 0.1.18 writes and reads them."""
+    folder = write_evidence(parent, result, facts(), None)
+    artifacts = folder / "artifacts"
+    equity = pd.read_csv(artifacts / "equity.csv", index_col=0, parse_dates=True)
+    assert equity.index.name == "timestamp"
+    assert equity["equity"].tolist() == pytest.approx(result.equity.tolist(), abs=0.005)
+    assert equity["benchmark_equity"].isna().all()  # there was no index
+
+    trades = pd.read_csv(artifacts / "trades.csv")
+    assert list(trades.columns) == [
+        "timestamp", "code", "side", "price", "qty", "reason", "pnl", "holding_days",
+        "holding_bars", "return_pct", "event",
+    ]  # fmt: skip
+    rows = trades[["timestamp", "code", "side", "price", "qty", "event"]].to_numpy().tolist()
+    # Bought on Tuesday, sold on Wednesday; bought on Friday, and still open on Monday.
+    assert rows == [
+        ["2024-03-05", MAIN, "buy", 10.0, 5000.0, "entry"],
+        ["2024-03-06", MAIN, "sell", 10.5, 5000.0, "exit"],
+        ["2024-03-08", MAIN, "buy", 10.5, 4800.0, "entry"],
+    ]
+    sold = trades.loc[1]
+    assert (sold["pnl"], sold["holding_days"], sold["holding_bars"]) == (2_447.09, 1, 1.0)
+    assert sold["return_pct"] == pytest.approx(100 * 2_447.09 / 50_013, abs=0.005)
+
+    metrics = pd.read_csv(artifacts / "metrics.csv").loc[0]
+    assert metrics["final_value"] == round(float(result.equity.iloc[-1]), 2)
+    assert metrics["total_return"] == pytest.approx(result.metrics.total_return)
+    assert metrics["trade_count"] == 1
+    assert pd.isna(metrics["benchmark_beta"])
+
+    card = json.loads((folder / "run_card.json").read_text("utf-8"))
+    assert card["schema_version"] == "1.0"
+    assert card["generated_at"] == facts().created_at
+    assert card["strategy"] == "tiny-pullback@draft"
+    assert card["backtest"]["codes"] == [MAIN]
+    span = (card["backtest"]["start_date"], card["backtest"]["end_date"])
+    assert span == ("2024-03-05", "2024-03-11")
+    assert card["metrics"]["total_return"] == result.metrics.total_return
+    assert card["data_sources"] == ["hand"]
+    assert card["warnings"] == list(result.notes)
+    for one in card["artifacts"]:
+        data = (folder / one["path"]).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        assert (one["sha256"], one["size_bytes"]) == (digest, len(data))
+    config = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    assert card["reproducibility"]["config_hash"] == config
+
+
+def test_the_index_starts_from_the_same_money(
+    market: Any, facts: Callable[..., Facts], parent: Path
+) -> None:
+    market.add(MAIN, [10.0] * 5)
+    index = pd.Series([50.0, 50.0, 55.0, 55.0, 44.0], pd.bdate_range("2024-03-04", periods=5))
+    result = market.run({MAIN: [0.0] * 5}, benchmark=index.rename("000300.SH"))
+    table = pd.read_csv(write_evidence(parent, result, facts(), None) / "artifacts" / "equity.csv")
+    assert table["benchmark_equity"].tolist() == [1e5, 1e5, 1.1e5, 1.1e5, 0.88e5]
+    # The account stood still: what it did beyond the index is what the index did not.
+    assert table["active_ret"].tolist()[1:] == pytest.approx([0.0, -0.1, 0.0, 0.2])
+
+
+def test_what_the_guards_said_is_in_engine_json(
+    result: BacktestResult, facts: Callable[..., Facts], parent: Path
+) -> None:
+    told = facts(
+        partial=("symbols",),
+        stress=stress(result),
+        trials=Trials(place=2, tried=7, expected_best=1.25, deflated_sharpe=0.5),
+        folds=(
+            {
+                "start": "2024-03-05",
+                "end": "2024-03-06",
+                "total_return": 0.02,
+                "sharpe": None,
+                "max_drawdown": 0.0,
+            },
+        ),
+        steps=(StepQuality(name="filter", quality="partial", agreement=0.75),),
+    )
+    evidence = Evidence.read(write_evidence(parent, result, told, None))
+    guards = evidence.engine["guards"]
+    assert guards["trials"]["tried"] == 7
+    assert guards["folds"][0]["total_return"] == 0.02
+    assert guards["costs"]["as_is"]["total_return"] == pytest.approx(result.metrics.total_return)
+    # Four orders wanted, three filled: the last sale met the lower limit.
+    assert guards["costs"]["unfilled_share"] == pytest.approx(1 / 4)
+    assert evidence.engine["steps"][0]["agreement"] == 0.75
+    assert evidence.partial == ("symbols",)
 
 
 def test_shares_are_written_without_the_noise_of_a_factor(
@@ -268,10 +354,10 @@ def test_what_a_killed_backtest_left_is_no_evidence_and_goes_with_the_next(
 ) -> None:
     handed = parent.parents[3] / "result.pickle"
     handed.write_bytes(pickle.dumps((replace(result), facts())))
-    # At its sixteenth operation engine.json is there and report.html is not.
+    # At its nineteenth operation engine.json is there and report.html is not.
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(Path(hand.__file__).parent), str(handed), str(parent)],
-        env={**os.environ, "KIT_CRASH_AT": "16"},
+        env={**os.environ, "KIT_CRASH_AT": "19"},
         check=False,
     )
     assert killed.returncode == 137
@@ -306,6 +392,8 @@ def test_each_changed_part_makes_it_stale(
     for part in now:
         assert evidence.stale_parts({**now, part: "0" * 64}) == [part]
     assert evidence.stale_parts(dict.fromkeys(now, "0" * 64)) == ["code", "prompts", "config"]
+    assert evidence.stale_parts({"data": "d" * 64}) == []
+    assert evidence.stale_parts({"data": "0" * 64}) == ["data"]
 
 
 def test_all_evidence_is_read_newest_first_and_the_unreadable_skipped(

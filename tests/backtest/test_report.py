@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from kit.backtest import BacktestResult
+from kit.backtest import BacktestResult, stress
 from kit.backtest.facts import Facts, StepQuality
 from kit.backtest.lookahead import Leak, LookaheadVerdict
 from kit.backtest.report import build_report
+from kit.backtest.trials import Trials
 from kit.market import Dropped
 
 MAIN = "600000.SH"
@@ -177,12 +178,66 @@ def test_a_failing_warm_up_is_named(
 
 def test_weak_stand_ins_are_listed_with_what_they_miss(result: BacktestResult, facts: Make) -> None:
     page = Page(build_report(result, facts()))
-    assert page.rows(HEADINGS[1], "filter", "近似", "只数词；不懂")
-    assert page.rows(HEADINGS[1], "explain", "部分", "不读新闻")
-    assert "rank" not in page.texts[HEADINGS[1]]  # it does what the model does
-    exact = facts(steps=(StepQuality(name="rank", quality="exact"),), universe_note="")
+    assert page.rows(HEADINGS[1], "filter", "近似", "未测", "只数词；不懂")
+    assert page.rows(HEADINGS[1], "explain", "部分", "未测", "不读新闻")
+    assert page.rows(HEADINGS[1], "rank", "等价", "未测", "无")
+    # What stands in for a model badly is said on the first screen, before any number.
+    first = page.texts[HEADINGS[0]]
+    warned = next(text for text in first if "离线替代" in text)
+    assert "filter（近似，一致率 未测）、explain（部分，一致率 未测）" in warned
+    assert "rank" not in warned
+    assert first.index(warned) < first.index("未来函数")
+    exact = facts(
+        steps=(StepQuality(name="rank", quality="exact", agreement=0.9),), universe_note=""
+    )
     page = Page(build_report(replace(result, notes=()), exact))
+    assert page.rows(HEADINGS[1], "rank", "等价", "90.0%", "无")
+    assert not any("离线替代完成" in text for text in page.texts[HEADINGS[0]])
+    page = Page(build_report(replace(result, notes=()), facts(steps=(), universe_note="")))
     assert page.texts[HEADINGS[1]] == ["没有要特别说明的。"]
+
+
+def test_what_the_guards_found_is_told_before_the_metrics(
+    result: BacktestResult, facts: Make
+) -> None:
+    told = facts(
+        partial=("symbols", "range"),
+        stress=stress(result),
+        trials=Trials(place=1, tried=12, expected_best=1.5, deflated_sharpe=0.031),
+        folds=(
+            {"start": "2024-03-05", "end": "2024-03-06", "total_return": 0.02447, "sharpe": 2.5,
+             "max_drawdown": 0.0},
+            {"start": "2024-03-07", "end": "2024-03-11", "total_return": -0.05, "sharpe": None,
+             "max_drawdown": -0.05},
+        ),
+    )  # fmt: skip
+    page = Page(build_report(result, told))
+    first = page.texts[HEADINGS[0]]
+    assert any("只用了部分股票、另一段区间" in text for text in first)
+    assert page.rows(HEADINGS[0], "试验次数与折减夏普", "3.1%")
+    assert any("1 of 12 tried" in text and "1.50" in text for text in first)
+    assert page.rows(HEADINGS[0], "分段检验", "1 / 2")
+    assert page.rows(HEADINGS[0], "成本与延迟", "25.0%")
+    assert first.index("分段检验") < first.index("总收益")
+    assert page.rows("净值与回撤", "2024-03-05 至 2024-03-06", "+2.45%", "2.50", "0.00%")
+    assert page.rows("净值与回撤", "2024-03-07 至 2024-03-11", "-5.00%", "—", "-5.00%")
+    assert page.rows("成本与未成交", "成本加倍")
+
+
+def test_charts_begin_where_grading_does(market: Any, facts: Make) -> None:
+    market.add(MAIN, [9.0] * 10 + [10.0] * 10)
+    weights = [0.0] * 11 + [0.5] * 9
+    made = market.run({MAIN: weights}, evaluation_start="2024-03-15")
+    page = build_report(made, facts())
+    # What came before the bar that the curve starts from is in no chart.
+    charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert charts
+    for chart in charts:
+        if re.search(r"2024-03-\d\d", chart):
+            assert min(re.findall(r"2024-03-\d\d", chart)) >= "2024-03-14"
+    (price,) = [chart for chart in charts if f"<title>{MAIN}</title>" in chart]
+    assert "最低 9" in price
+    assert "2024-03-14 至 2024-03-29" in price
 
 
 def test_invented_bars_are_no_evidence(result: BacktestResult, facts: Make) -> None:

@@ -32,12 +32,12 @@ def rebalanced(market: Any) -> BacktestResult:
     03-05  10.00  0.5: 50,000 / 10 = 5,000 shares; 50,000 + 12.50 + 0.50   cash  49,987.00
     03-06  10.00  0.7 of 99,987 = 6,999 shares, 5,000 owned: 1,900 more;
                   19,000 + 5.00 + 0.19                                     cash  30,981.81
-    03-07  11.50  0.2 of 110,331.81 = 1,918 shares, 6,900 owned: sell 4,900;
-                  56,350 - 14.09 - 0.56 - 28.18                            cash  87,288.98
-    03-08  11.50  0.2 of 110,288.98 = 1,918 shares, 2,000 owned: less than a lot
-    03-11  11.00  0.0: sell 2,000; 22,000 - 5.50 - 0.22 - 11.00            cash 109,272.26
-    03-12  11.00  0.3 of 109,272.26 = 2,980 shares: 2,900;
-                  31,900 + 7.98 + 0.32                                     cash  77,363.96
+    03-07  11.50  0.2 of 110,331.81 = 1,918 shares: keep 1,900 of 6,900, sell 5,000;
+                  57,500 - 14.38 - 0.58 - 28.75                            cash  88,438.10
+    03-08  11.50  0.2 of 110,288.10 = 1,918 shares: 1,900 are owned
+    03-11  11.00  0.0: sell 1,900; 20,900 - 5.23 - 0.21 - 10.45            cash 109,322.21
+    03-12  11.00  0.3 of 109,322.21 = 2,981 shares: 2,900;
+                  31,900 + 7.98 + 0.32                                     cash  77,413.91
     03-13  11.00  0.3 still; the close falls to 8.80, the lower limit, and nobody buys
     """
     opens = [10.0, 10.0, 10.0, 11.5, 11.5, 11.0, 11.0, 11.0]
@@ -51,29 +51,29 @@ def test_orders_are_those_worked_out_by_hand(rebalanced: BacktestResult, hand: M
     assert hand.orders(rebalanced) == [
         ("03-05", GROWTH, "buy", 5_000, 10.0),
         ("03-06", GROWTH, "buy", 1_900, 10.0),
-        ("03-07", GROWTH, "sell", 4_900, 11.5),
-        ("03-11", GROWTH, "sell", 2_000, 11.0),
+        ("03-07", GROWTH, "sell", 5_000, 11.5),
+        ("03-11", GROWTH, "sell", 1_900, 11.0),
         ("03-12", GROWTH, "buy", 2_900, 11.0),
     ]
-    assert rebalanced.orders["fees"].tolist() == pytest.approx([13.0, 5.19, 42.83, 16.72, 8.30])
+    assert rebalanced.orders["fees"].tolist() == pytest.approx([13.0, 5.19, 43.71, 15.89, 8.30])
     assert rebalanced.orders["notional"].tolist() == pytest.approx(
-        [50_000, 19_000, 56_350, 22_000, 31_900]
+        [50_000, 19_000, 57_500, 20_900, 31_900]
     )
     assert rebalanced.orders["reason"].tolist() == [
         "signal", "target_rebalance", "target_rebalance", "signal", "signal"
     ]  # fmt: skip
     assert rebalanced.equity.tolist() == pytest.approx(
-        [100_000, 99_987, 99_981.81, 110_288.98, 110_288.98, 109_272.26, 109_263.96, 102_883.96]
+        [100_000, 99_987, 99_981.81, 110_288.10, 110_288.10, 109_322.21, 109_313.91, 102_933.91]
     )
 
 
 def test_trades_share_out_what_was_paid(rebalanced: BacktestResult) -> None:
-    # Put in for 6,900 shares: 50,013 + 19,005.19 = 69,018.19. The part sold off first takes 4,900
-    # of 6,900 of it, 49,012.92, the rest 20,005.27.
+    # Put in for 6,900 shares: 50,013 + 19,005.19 = 69,018.19. The part sold off first takes 5,000
+    # of 6,900 of it, 50,013.18, the rest 19,005.01.
     first, second, last = rebalanced.trades.to_dict("records")
     for trade, size, sold_at, exit_day, days in (
-        (first, 4_900, 11.5, "2024-03-07", 2),
-        (second, 2_000, 11.0, "2024-03-11", 6),
+        (first, 5_000, 11.5, "2024-03-07", 2),
+        (second, 1_900, 11.0, "2024-03-11", 6),
     ):
         assert trade["symbol"] == GROWTH
         assert trade["entry_time"] == pd.Timestamp("2024-03-05")
@@ -81,10 +81,10 @@ def test_trades_share_out_what_was_paid(rebalanced: BacktestResult) -> None:
         assert (trade["size"], trade["exit_price"]) == pytest.approx((size, sold_at))
         assert trade["entry_price"] == pytest.approx(10.0)
         assert trade["holding_days"] == days
-    put_in = 69_018.19 * 4_900 / 6_900
-    assert first["pnl"] == pytest.approx(56_350 - 42.83 - put_in)
-    assert first["return"] == pytest.approx((56_350 - 42.83) / put_in - 1)
-    assert second["pnl"] == pytest.approx(22_000 - 16.72 - 69_018.19 * 2_000 / 6_900)
+    put_in = 69_018.19 * 5_000 / 6_900
+    assert first["pnl"] == pytest.approx(57_500 - 43.71 - put_in)
+    assert first["return"] == pytest.approx((57_500 - 43.71) / put_in - 1)
+    assert second["pnl"] == pytest.approx(20_900 - 15.89 - 69_018.19 * 1_900 / 6_900)
     # What is still held is valued at the last close: 2,900 x 8.80 against 31,908.30.
     assert last["entry_time"] == pd.Timestamp("2024-03-12")
     assert pd.isna(last["exit_time"])
@@ -94,38 +94,38 @@ def test_trades_share_out_what_was_paid(rebalanced: BacktestResult) -> None:
     assert last["pnl"] == pytest.approx(25_520 - 31_908.30)
     assert last["holding_days"] == 1
     # All profits together are what the account gained.
-    assert rebalanced.trades["pnl"].sum() == pytest.approx(2_883.96)
+    assert rebalanced.trades["pnl"].sum() == pytest.approx(2_933.91)
 
 
 def test_metrics_count_what_is_closed(rebalanced: BacktestResult) -> None:
     metrics = rebalanced.metrics
     assert (metrics.trades, metrics.open_trades, metrics.win_rate) == (2, 1, 1.0)
-    assert metrics.total_return == pytest.approx(0.0288396)
-    assert metrics.max_drawdown == pytest.approx(102_883.96 / 110_288.98 - 1)
-    # Seven graded bars; money traded 179,250, halved, over the mean account, 252 bars a year.
+    assert metrics.total_return == pytest.approx(0.0293391)
+    assert metrics.max_drawdown == pytest.approx(102_933.91 / 110_288.10 - 1)
+    # Seven graded bars; money traded 179,300, halved, over the mean account, 252 bars a year.
     mean = (
-        100_000 + 99_987 + 99_981.81 + 2 * 110_288.98 + 109_272.26 + 109_263.96 + 102_883.96
+        100_000 + 99_987 + 99_981.81 + 2 * 110_288.10 + 109_322.21 + 109_313.91 + 102_933.91
     ) / 8
-    assert metrics.turnover == pytest.approx(179_250 / 2 / mean * 252 / 7)
-    held = [50_000 / 99_987, 69_000 / 99_981.81, 2 * 23_000 / 110_288.98, 0.0,
-            31_900 / 109_263.96, 25_520 / 102_883.96]  # fmt: skip
+    assert metrics.turnover == pytest.approx(179_300 / 2 / mean * 252 / 7)
+    held = [50_000 / 99_987, 69_000 / 99_981.81, 2 * 21_850 / 110_288.10, 0.0,
+            31_900 / 109_313.91, 25_520 / 102_933.91]  # fmt: skip
     assert metrics.exposure == pytest.approx(sum(held) / 7)
 
 
 def test_costs_are_split_by_kind(rebalanced: BacktestResult) -> None:
     assert rebalanced.costs == pytest.approx(
         {
-            "commission": 12.5 + 5.0 + 14.09 + 5.5 + 7.98,
-            "transfer": 0.5 + 0.19 + 0.56 + 0.22 + 0.32,
-            "stamp": 28.18 + 11.0,
+            "commission": 12.5 + 5.0 + 14.38 + 5.23 + 7.98,
+            "transfer": 0.5 + 0.19 + 0.58 + 0.21 + 0.32,
+            "stamp": 28.75 + 10.45,
             "slippage": 0.0,
         }
     )
 
 
 def test_slippage_is_money_lost_against_the_quoted_price(market: Any, hand: ModuleType) -> None:
-    # The open on 03-06 is a fen under the upper limit of 11.00, and 0.1 % more would pass it.
-    opens = [10.0, 10.0, 10.99, 10.99, 10.99]
+    # The open on 03-06 is two fen under the upper limit of 11.00, and stays under it with 0.1 %.
+    opens = [10.0, 10.0, 10.98, 10.98, 10.98]
     market.add(MAIN, opens)
     market.add("000001.SZ", [10.0] * 5)
     result = market.run(
@@ -134,14 +134,14 @@ def test_slippage_is_money_lost_against_the_quoted_price(market: Any, hand: Modu
     assert hand.orders(result) == [
         # 40,000 / 10.01 is 3,996: 3,900 shares, each a fen too dear.
         ("03-05", "000001.SZ", "buy", 3_900, 10.01),
-        # 0.4 of 99,950.85, the account at these opens, is 3,634 at 11.00: 3,600, a fen as well.
-        ("03-06", MAIN, "buy", 3_600, 11.0),
+        # 0.4 of 99,950.85, the account at these opens, is 3,637 at 10.99098: 3,600.
+        ("03-06", MAIN, "buy", 3_600, 10.99098),
         ("03-07", "000001.SZ", "sell", 3_900, 9.99),
-        # Left at the last close, 10.99, less 0.1 %.
-        ("03-08", MAIN, "sell", 3_600, 10.97901),
+        # Left at the last close, 10.98, less 0.1 %.
+        ("03-08", MAIN, "sell", 3_600, 10.96902),
     ]
     assert result.orders["reason"].tolist()[-1] == "end_of_backtest"
-    assert result.costs["slippage"] == pytest.approx(39 + 36 + 39 + 3_600 * 0.01099)
+    assert result.costs["slippage"] == pytest.approx(39 + 3_600 * 0.01098 + 39 + 3_600 * 0.01098)
 
 
 def test_a_trade_through_a_split_counts_the_shares_it_had_on_each_day(market: Any) -> None:
@@ -208,8 +208,8 @@ def test_a_result_is_json_with_finite_numbers(rebalanced: BacktestResult) -> Non
     body = json.loads(json.dumps(rebalanced.to_dict(), allow_nan=False))
     assert all(map(math.isfinite, numbers(body)))
     assert (body["start"], body["end"]) == ("2024-03-05", "2024-03-13")
-    assert (body["initial_cash"], body["final_value"]) == (100_000.0, 102_883.96)
-    assert body["costs"] == {"commission": 45.07, "transfer": 1.79, "stamp": 39.18, "slippage": 0.0}
+    assert (body["initial_cash"], body["final_value"]) == (100_000.0, 102_933.91)
+    assert body["costs"] == {"commission": 45.09, "transfer": 1.8, "stamp": 39.2, "slippage": 0.0}
     assert (body["orders"], body["symbols"]) == (5, [GROWTH])
     assert body["metrics"]["profit_factor"] is None  # no trade lost
 
@@ -235,8 +235,8 @@ def test_a_flat_or_idle_account_has_a_result_too(market: Any, weight: float) -> 
 
 def test_the_summary_speaks_chinese(rebalanced: BacktestResult) -> None:
     lines = rebalanced.summary().split("\n")
-    assert lines[0].startswith("2024-03-05 至 2024-03-13：总收益 +2.88%，")
-    assert "最大回撤 -6.71%" in lines[0]
+    assert lines[0].startswith("2024-03-05 至 2024-03-13：总收益 +2.93%，")
+    assert "最大回撤 -6.67%" in lines[0]
     assert "  平仓笔数 2" in lines
     assert "  胜率（扣费后） 100.0%" in lines
     assert f"  注：价格收益，未计分红：{GROWTH}" in lines

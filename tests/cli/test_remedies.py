@@ -18,7 +18,23 @@ PACKAGE = Path(kit.__file__).parent
 # `kit` as a command is followed by a word; the package is followed by a dot.
 COMMAND = re.compile(r"(?<![\w./%])kit ([a-z]+)((?: [^\s;,'\"`)]+)*)")
 # Sentences that speak of the kit itself.
-PROSE = {"is", "was", "has", "knows", "cannot", "raises", "put", "added", "owns", "and", "or"}
+PROSE = {
+    *(
+        "is",
+        "was",
+        "has",
+        "knows",
+        "cannot",
+        "raises",
+        "put",
+        "added",
+        "owns",
+        "works",
+        "and",
+        "or",
+    ),
+    "sample",  # the seed of the generated series
+}
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

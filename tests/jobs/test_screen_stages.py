@@ -447,7 +447,9 @@ def test_a_policy_may_do_without_the_stand_ins(
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["template", "template"]
     assert picks["provenance"]["mode"] == "none"
     assert "入选说明：未运行（按降级规则不用离线等价）" in text
-    assert not (run.folder / "llm.jsonl").exists()
+    # The record says why no step ran; a replay then does without them too.
+    lines = files.read_json_lines(run.folder / "llm.jsonl")
+    assert [(x["verdict"], x["cause"]) for x in lines] == [("not_run", "forced")] * 2
 
 
 def test_a_policy_may_abort_instead_of_using_a_stand_in(

@@ -73,6 +73,27 @@ def test_the_environment_overrules_everything(monkeypatch: pytest.MonkeyPatch) -
         assert offline_cause(requested, CONFIG, model=MODEL) == "forced"
 
 
+@pytest.mark.parametrize("value", ["Offline", "off", "live", "replay"])
+def test_the_environment_can_only_take_models_away(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("KIT_MODE", value)
+    for requested in ("auto", "offline", "replay"):
+        with pytest.raises(UsageError, match="KIT_MODE") as caught:
+            offline_cause(requested, CONFIG, model=MODEL)
+        assert caught.value.code == "llm.bad_mode"
+
+
+def test_a_replay_asks_nobody_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for forced in ("offline", "auto", ""):
+        monkeypatch.setenv("KIT_MODE", forced)
+        monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+        assert offline_cause("replay", CONFIG, model=MODEL) == "replay"
+        assert resolve_mode("replay", CONFIG, model=MODEL) is Mode.REPLAY
+
+
 def test_an_unknown_mode_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError) as caught:
         resolve_mode("ofline", CONFIG)

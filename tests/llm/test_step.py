@@ -351,13 +351,13 @@ def test_secrets_are_never_written(tmp_path: Path) -> None:
     secret = "c0ffee-not-a-usual-form"
 
     def leak(_: Request, __: int) -> str:
-        raise CallError("http_error", f"401 for {secret}, Bearer abcdefghijk, sk-{'a' * 20}")
+        raise CallError("http_error", f"401 for {secret}, Bearer abcdefghijkl, sk-{'a' * 20}")
 
     recorder = Recorder(tmp_path / "llm.jsonl", secrets=[secret])
     inputs = {"n": 1, "note": secret}
     run_step(spec(), inputs, mode=Mode.LIVE, llm=Fake(leak), recorder=recorder)
     text = recorder.path.read_text(encoding="utf-8")
     assert secret not in text
-    assert "abcdefghijk" not in text
+    assert "abcdefghijkl" not in text
     assert "aaaaaaaa" not in text
-    assert "***" in text
+    assert "«redacted»" in text

@@ -1,4 +1,9 @@
-"""Engines with a planted leak, each of which the guard must find, and clean ones it must pass."""
+"""The corpus: engines with a planted leak, each of which must be found, and clean ones that pass.
+
+`LEAKS` hold one leak of the signals each; the leak of the execution (a fill on the bar that
+decided) is no engine's, and stands in `test_corpus.py`. `CLEAN` look at the past only, in as many
+different ways as strategies do.
+"""
 
 from __future__ import annotations
 
