@@ -9,6 +9,8 @@ from importlib import metadata
 from typing import Any
 
 from kit.backtest.lookahead import LookaheadVerdict
+from kit.backtest.stress import Stress
+from kit.backtest.trials import Trials
 
 __all__ = ["Facts", "StepQuality"]
 
@@ -23,11 +25,14 @@ class StepQuality:
         name: Step name.
         quality: `exact`, `approximate` or `partial`, as the prompt declares.
         differences: What the model does that the equivalent does not.
+        agreement: Share of recorded model answers the equivalent agreed with; None when nobody
+            has measured it.
     """
 
     name: str
     quality: str
     differences: tuple[str, ...] = ()
+    agreement: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,11 @@ class Facts:
         lookahead: Verdict of the guard.
         warmup_declared: `data_contract.warmup_bars`.
         warmup_needed: Measured smallest history after which outputs stop changing.
+        partial: What was narrowed against `config.json`: any of `symbols`, `range`. Such evidence
+            shows something, and a freeze does not take it.
+        stress: The result under worse conditions, or None.
+        folds: The result in parts of its time; see `by_fold`.
+        trials: What the strategy family has tried so far, or None.
     """
 
     ref: str
@@ -63,6 +73,10 @@ class Facts:
     lookahead: LookaheadVerdict
     warmup_declared: int | None
     warmup_needed: int
+    partial: tuple[str, ...] = ()
+    stress: Stress | None = None
+    folds: tuple[Mapping[str, Any], ...] = ()
+    trials: Trials | None = None
     versions: Mapping[str, str] = field(
         default_factory=lambda: {
             "kit": metadata.version("kit"),
@@ -75,3 +89,21 @@ class Facts:
     def warmup_ok(self) -> bool:
         """Whether the declared warm-up covers what was measured."""
         return self.warmup_declared is not None and self.warmup_needed <= self.warmup_declared
+
+    def guards(self) -> dict[str, Any]:
+        """Return what every guard said, as `engine.json` and `--json` write it."""
+        found: dict[str, Any] = {
+            "lookahead": self.lookahead.to_dict(),
+            "warmup": {
+                "declared": self.warmup_declared,
+                "needed": self.warmup_needed,
+                "ok": self.warmup_ok,
+            },
+        }
+        if self.stress is not None:
+            found["costs"] = self.stress.to_dict()
+        if self.trials is not None:
+            found["trials"] = self.trials.to_dict()
+        if self.folds:
+            found["folds"] = [dict(fold) for fold in self.folds]
+        return found

@@ -9,7 +9,7 @@ import pandas as pd
 
 from kit.backtest.facts import Facts
 from kit.backtest.result import BacktestResult
-from kit.backtest.wording import metric_rows
+from kit.backtest.wording import advice, agreement_text, fold_rows, metric_rows
 from kit.degradation import QUALITIES, step_label
 from kit.render import (
     Section,
@@ -44,10 +44,10 @@ def build_report(result: BacktestResult, facts: Facts) -> str:
     sections = [
         _verdict(result, facts),
         _doubts(result, facts),
-        _curve(result),
+        _curve(result, facts),
         _years(result),
         _trades(result),
-        _costs(result),
+        _costs(result, facts),
         _universe(result, facts),
         _provenance(facts),
     ]
@@ -63,20 +63,44 @@ def _verdict(result: BacktestResult, facts: Facts) -> Section:
             "通过" if facts.warmup_ok else "未通过",
             f"实测需要 {needed} 根，声明 {'未声明' if declared is None else f'{declared} 根'}",
         ),
+        *advice(facts),
     ]
     rows = metric_rows(result.metrics.to_dict())
     believed = facts.lookahead.ok and facts.warmup_ok
     said = "检查通过，数字可以看。" if believed else "⛔ 检查未通过，下面的数字不能相信。"
     colour = "" if believed else ' style="color:#c62828"'
     verdict = f"<p{colour}><strong>{said}</strong></p>"
+    for warning in (*_scope(facts), *_stand_ins(facts)):
+        verdict += f"<p>⚠ {escape(warning)}</p>"
     for leak in facts.lookahead.findings[:1]:
         verdict += f"<p>复现：</p><pre>{escape(leak.reproduction)}</pre>"
     html = (
         verdict
-        + html_table(guards, ("检查", "结果", "说明"))
+        + html_table(guards, ("检查", "结果", "说明"), "lll")
         + html_table(rows, ("指标", "数值"), "lr")
     )
     return Section(heading="结论与检查", html=html)
+
+
+def _scope(facts: Facts) -> list[str]:
+    """Say what makes these numbers no evidence for the bundle as it is configured."""
+    names = {"symbols": "部分股票", "range": "另一段区间"}
+    said = ["合成数据，不能作为证据"] if facts.synthetic else []
+    if facts.partial:
+        only = "、".join(names[name] for name in facts.partial)
+        said.append(f"只用了{only}（与 config.json 不同），不能用于冻结")
+    return said
+
+
+def _stand_ins(facts: Facts) -> list[str]:
+    weak = [step for step in facts.steps if step.quality != "exact"]
+    if not weak:
+        return []
+    named = "、".join(
+        f"{step_label(step.name)}（{QUALITIES[step.quality]}，一致率 {agreement_text(step)}）"
+        for step in weak
+    )
+    return [f"模型步骤由离线替代完成，并非模型本身：{named}"]
 
 
 def _leak_text(facts: Facts) -> str:
@@ -92,28 +116,26 @@ def _leak_text(facts: Facts) -> str:
 
 
 def _doubts(result: BacktestResult, facts: Facts) -> Section:
-    lines = list(result.notes)
-    if facts.synthetic:
-        lines.insert(0, "合成数据，不能作为证据")
+    lines = [*_scope(facts), *result.notes]
     if facts.universe_note:
         lines.append(facts.universe_note)
     items = "".join(f"<li>{escape(line)}</li>" for line in dict.fromkeys(lines))
     html = f"<ul>{items}</ul>" if items else "<p>没有要特别说明的。</p>"
-    weak = [step for step in facts.steps if step.quality != "exact"]
-    if weak:
+    if facts.steps:
         rows = [
             (
                 step_label(step.name),
                 QUALITIES[step.quality],
-                "；".join(difference.rstrip("。") for difference in step.differences),
+                agreement_text(step),
+                "；".join(difference.rstrip("。") for difference in step.differences) or "无",
             )
-            for step in weak
+            for step in facts.steps
         ]
-        html += html_table(rows, ("模型步骤", "离线替代", "与模型的差别"))
+        html += html_table(rows, ("模型步骤", "离线替代", "实测一致率", "与模型的差别"), "llll")
     return Section(heading="可能让结果失真的地方", html=html)
 
 
-def _curve(result: BacktestResult) -> Section:
+def _curve(result: BacktestResult, facts: Facts) -> Section:
     equity = result.equity
     lines = {"策略": equity / result.initial_cash}
     if result.benchmark is not None and result.benchmark_name:
@@ -123,6 +145,8 @@ def _curve(result: BacktestResult) -> Section:
     drawdown = equity / equity.cummax().clip(lower=result.initial_cash) - 1
     html = line_chart(lines, title="净值", unit="") + area_chart(drawdown, title="回撤")
     note = "" if len(lines) > 1 else "区间内没有可用的基准指数，不作比较。"
+    if facts.folds:
+        html += html_table(fold_rows(facts.folds), ("分段", "收益", "夏普", "最大回撤"), "lrrr")
     return Section(heading="净值与回撤", html=html, note=note)
 
 
@@ -160,9 +184,10 @@ def _trades(result: BacktestResult) -> Section:
     ]
     headers = ("代码", "买入", "卖出", "数量", "买价", "卖价", "盈亏（扣费后）", "收益")
     html = html_table(rows, headers, "lllrrrrr")
+    graded = result.prices.iloc[max(result.setup.first - 1, 0) :]
     charts = [
         price_chart(
-            result.prices[symbol].dropna(),
+            graded[symbol].dropna(),
             title=str(symbol),
             buys=list(group["entry_time"]),
             sells=list(group["exit_time"].dropna()),
@@ -174,12 +199,14 @@ def _trades(result: BacktestResult) -> Section:
     return Section(heading="交易", html="".join(charts) + html, note=note)
 
 
-def _costs(result: BacktestResult) -> Section:
+def _costs(result: BacktestResult, facts: Facts) -> Section:
     costs = [
         (_COSTS.get(name, name), format_number(value, decimals=2))
         for name, value in result.costs.items()
     ]
     html = html_table(costs, ("费用", "合计"), "lr")
+    if facts.stress is not None:
+        html += facts.stress._repr_html_()
     table = result.unfilled
     rows = [
         (symbol, _CAUSES.get(str(cause), str(cause)), int(count))

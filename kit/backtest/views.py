@@ -12,7 +12,16 @@ import pandas as pd
 from kit.errors import GuardError
 from kit.market import MarketPanel
 
-__all__ = ["TOLERANCE", "View", "ask_screen", "ask_weights", "bars_of", "differ", "differing_rows"]
+__all__ = [
+    "TOLERANCE",
+    "View",
+    "ask_screen",
+    "ask_weights",
+    "bars_of",
+    "differ",
+    "differing_bars",
+    "differing_rows",
+]
 
 TOLERANCE: Final = 1e-9
 """Two numbers are equal when they differ by less, absolutely, or relatively above one."""
@@ -36,7 +45,7 @@ class View:
         self.panel = panel
         if isinstance(panel, MarketPanel):
             index = panel.dates
-            self.rows = len(index) * len(panel)
+            self.rows = len(index) * len(panel.symbols)
         else:
             indexes = [frame.index for frame in panel.values()]
             index = pd.DatetimeIndex(np.concatenate(indexes)) if indexes else pd.DatetimeIndex([])
@@ -92,7 +101,10 @@ def ask_weights(engine: Any, name: str, panel: Panel) -> dict[str, pd.Series]:
             raise _failed(f"{name} returned {type(series).__name__} for {symbol}, not a series")
         if len(series) and not isinstance(series.index, pd.DatetimeIndex):
             raise _failed(f"{name} returned weights for {symbol} that have no bar times")
-    return {symbol: series.astype("float64") for symbol, series in found.items()}
+    return {
+        symbol: series if series.dtype == np.float64 else series.astype("float64")
+        for symbol, series in found.items()
+    }
 
 
 def ask_screen(engine: Any, name: str, panel: Panel, day: date, limit: int) -> list[Any]:
@@ -131,6 +143,24 @@ def bars_of(*weights: pd.Series | None) -> pd.DatetimeIndex:
             own = pd.DatetimeIndex(series.index)
             index = own.unique() if index.empty else index.union(own).unique()
     return index
+
+
+def differing_bars(
+    full: pd.Series | None, part: pd.Series | None, end: pd.Timestamp, tolerance: float
+) -> pd.DatetimeIndex:
+    """Return the bars before `end` at which two weight series are not the same.
+
+    Arguments and equality are those of `differing_rows`.
+    """
+    if full is not None and part is not None:
+        ahead = int(full.index.searchsorted(end)) if full.index.is_monotonic_increasing else -1
+        # Nearly always one is the beginning of the other: compare numbers, not labels.
+        if ahead == len(part) and np.array_equal(full.index.values[:ahead], part.index.values):
+            a, b = full.to_numpy()[:ahead], part.to_numpy()
+            if np.array_equal(a, b, equal_nan=True) and part.index.is_unique:
+                return pd.DatetimeIndex([])
+    index = bars_of(full, part)
+    return differing_rows(full, part, index[index < end], tolerance)
 
 
 def differing_rows(

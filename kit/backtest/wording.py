@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["headline", "metric_rows"]
+if TYPE_CHECKING:
+    from kit.backtest.facts import Facts, StepQuality
+
+__all__ = ["advice", "agreement_text", "fold_rows", "headline", "metric_rows", "metric_text"]
 
 # metric -> label, unit, decimals, whether a plus sign is shown
 _METRICS: dict[str, tuple[str, str, int, bool]] = {
@@ -33,20 +36,70 @@ _HEADLINE = ("total_return", "annual_return", "max_drawdown", "sharpe")
 
 def headline(metrics: Mapping[str, Any], start: date, end: date, trades: int) -> str:
     """Say the result in one sentence."""
-    parts = [f"{_METRICS[name][0]} {_shown(name, metrics.get(name))}" for name in _HEADLINE]
+    parts = [f"{_METRICS[name][0]} {metric_text(name, metrics.get(name))}" for name in _HEADLINE]
     return f"{start} 至 {end}：{'，'.join(parts)}，成交 {trades} 笔"
 
 
 def metric_rows(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return label and text of every defined metric, in report order."""
     return [
-        (label, _shown(name, metrics[name]))
+        (label, metric_text(name, metrics[name]))
         for name, (label, *_) in _METRICS.items()
         if metrics.get(name) is not None
     ]
 
 
-def _shown(name: str, value: float | None) -> str:
+def advice(facts: Facts) -> list[tuple[str, str, str]]:
+    """Return the guards that inform without refusing: name, figure, what it means."""
+    rows = []
+    if facts.stress is not None:
+        table, share = facts.stress.table, facts.stress.unfilled_share
+        changed = "，".join(f"{name} {_number(table.loc[name, 'sharpe'])}" for name in table.index)
+        rows.append(("成本与延迟", _percent(share), f"未成交占比；夏普：{changed}"))
+    if facts.trials is not None:
+        trials = facts.trials
+        told = (
+            f"1 of {trials.tried} tried；{trials.tried} 次全凭运气时，最好的一次夏普约为 "
+            f"{_number(trials.expected_best)}，左为真实夏普高于它的概率"
+        )
+        rows.append(("试验次数与折减夏普", _percent(trials.deflated_sharpe), told))
+    if facts.folds:
+        won = sum(fold["total_return"] > 0 for fold in facts.folds)
+        told = "按时间均分，逐段收益为正的段数；各段见净值一节"
+        rows.append(("分段检验", f"{won} / {len(facts.folds)}", told))
+    return rows
+
+
+def agreement_text(step: StepQuality) -> str:
+    """Return how often an offline equivalent agreed with the model; `未测` until measured."""
+    return "未测" if step.agreement is None else _percent(step.agreement)
+
+
+def fold_rows(folds: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return dates, return, Sharpe ratio and drawdown of each fold."""
+    return [
+        (
+            f"{fold['start']} 至 {fold['end']}",
+            metric_text("total_return", fold["total_return"]),
+            metric_text("sharpe", fold["sharpe"]),
+            metric_text("max_drawdown", fold["max_drawdown"]),
+        )
+        for fold in folds
+    ]
+
+
+def _number(value: Any) -> str:
+    return metric_text("sharpe", None if value is None else float(value))
+
+
+def _percent(value: float | None) -> str:
+    from kit.render import format_number
+
+    return format_number(value, unit="%", decimals=1)
+
+
+def metric_text(name: str, value: float | None) -> str:
+    """Write one metric with its unit; a dash where there is no value."""
     from kit.render import format_number
 
     _, unit, decimals, sign = _METRICS[name]

@@ -156,10 +156,7 @@ def sweep(
     dask: str | None,
     as_json: bool,
 ) -> None:
-    """Backtest a grid of parameters.
-
-    Every cell counts as a trial.
-    """
+    """Backtest a grid of parameters; every cell is a trial."""
     from kit.backtest.sweep import METRICS
     from kit.jobs.sweep import sweep as run
 

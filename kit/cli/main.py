@@ -33,7 +33,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "diff": ("kit.cli.bundle", "diff", "Explain what changed between two versions."),
     "backtest": ("kit.cli.backtest", "backtest", "Backtest a draft or a version."),
     "validate": ("kit.cli.backtest", "validate", "Run every guard on a draft or a version."),
-    "sweep": ("kit.cli.backtest", "sweep", "Backtest a grid of parameters."),
+    "sweep": ("kit.cli.backtest", "sweep", "Backtest a grid of parameters; every cell is a trial."),
     "lock": ("kit.cli.lock", "lock", "Check what a bundle demands of its environment."),
     "freeze": ("kit.cli.bundle", "freeze", "Cut an immutable version from a draft."),
     "verify": ("kit.cli.bundle", "verify", "Re-hash every frozen version."),
@@ -48,6 +48,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "data": ("kit.cli.data", "data", "Import, fetch and check bars."),
     "runs": ("kit.cli.runs", "runs", "List runs."),
     "show": ("kit.cli.runs", "show", "Show one run: card, report, receipts, files."),
+    "replay": ("kit.cli.replay", "replay", "Do a run over from its folder, and compare bytes."),
     "rerun": ("kit.cli.runs", "rerun", "Run again with the parameters of a past run."),
 }
 

@@ -6,32 +6,23 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 
-import pandas as pd
-
-from kit.backtest import BacktestResult, run_backtest
+from kit.backtest import BacktestResult, stress
+from kit.backtest.delay import same_bar_test
 from kit.backtest.evidence import check_label, write_evidence
 from kit.backtest.facts import Facts, StepQuality
+from kit.backtest.folds import by_fold
 from kit.backtest.lookahead import check_lookahead
-from kit.backtest.settings import Settings
 from kit.backtest.warmup import needed_history
-from kit.bundle import Bundle, resolve
-from kit.clock import Clock, iso, parse_date
-from kit.errors import DataError, GuardError, UsageError
-from kit.market import (
-    BarSource,
-    MarketPanel,
-    MarketRules,
-    Universe,
-    load_panel,
-    market_info,
-    open_source,
-    resolve_universe,
-)
+from kit.bundle import Bundle
+from kit.clock import Clock, iso
+from kit.errors import GuardError
+from kit.jobs.lock import require_lock
+from kit.jobs.recording import record_panel
+from kit.jobs.study import Study, count, open_study
+from kit.market import MarketPanel
 from kit.workspace import Workspace
 
-__all__ = ["backtest"]
-
-_INTERVALS = {"1D": "1d"}
+__all__ = ["backtest", "facts_of"]
 
 
 def backtest(
@@ -44,9 +35,10 @@ def backtest(
     label: str | None = None,
     clock: Clock,
     source: str = "sample",
+    forced_by: str | None = None,
     progress: Callable[[str], None] = lambda _message: None,
 ) -> tuple[BacktestResult, Path]:
-    """Backtest a bundle and write its evidence.
+    """Backtest a bundle, count the trial, and write its evidence.
 
     A draft's evidence goes into the draft, where freeze looks for it; a frozen version's goes to
     `runs/backtests/`, since the version itself never changes.
@@ -60,55 +52,26 @@ def backtest(
         label: Name of the evidence; `iter-N` when None.
         clock: Gives the evidence its time.
         source: Name of the bar source.
+        forced_by: Who chose to run against another channel than the lock's; None for nobody.
         progress: Called with the name of each stage.
 
     Raises:
-        RegistryError: No such strategy or version.
-        BundleError: The bundle is tampered with or malformed.
-        UsageError: `backtest.bad_range`.
-        DataError: No bars in the range, naming what the source covers; `backtest.bad_label`.
+        LockError: `lock.failed`: the bundle's environment lock does not hold here.
+        DataError: `backtest.bad_label`; see `open_study` and `run_backtest` for the others.
         StorageError: The disk refused; nothing is left behind.
     """
     if label is not None:
         check_label(label)  # before a minute's work, not after it
     progress("load")
-    bundle = resolve(workspace, ref)
-    # Taken first: a draft that is edited meanwhile then has stale evidence, not evidence of code
-    # that never ran.
-    fingerprints = bundle.fingerprints
-    first, last = _range(bundle, start, end)
-    bars = open_source(workspace, source)
-    named = bundle.config["codes"] if symbols is None else symbols
-    panel, universe = _panel(bundle, bars, named, first, last)
+    study = open_study(workspace, ref, start=start, end=end, symbols=symbols, source=source)
+    bundle = study.bundle
+    progress("lock")
+    require_lock(workspace, bundle, forced_by=forced_by, clock=clock)
+    record_panel(bundle)
     progress("simulate")
-    manifest, config = bundle.manifest, bundle.config
-    evaluation = config.get("evaluation_start_date")
-    result = run_backtest(
-        bundle.engine(),
-        panel,
-        Settings.of(config, manifest.execution, manifest.data_contract),
-        rules=MarketRules.load(workspace, panel.market),
-        securities=universe.got,
-        evaluation_start=parse_date(evaluation) if evaluation else None,
-        benchmark=_benchmark(workspace, bundle, bars, first, last),
-        dropped=universe.dropped,
-    )
+    result = study.inputs.simulate(bundle.engine())
     progress("guards")
-    facts = Facts(
-        ref=bundle.ref,
-        created_at=iso(clock.now()),
-        config=bundle.config,
-        fingerprints={**fingerprints, "data": panel.fingerprint},
-        source=bars.name,
-        synthetic=bars.synthetic,
-        market=panel.market,
-        asked=universe.asked,
-        universe_note=universe.note,
-        steps=_steps(bundle),
-        lookahead=check_lookahead(bundle.engine, panel),
-        warmup_declared=bundle.manifest.data_contract.warmup_bars,
-        warmup_needed=_warmup_needed(bundle, panel),
-    )
+    facts = facts_of(workspace, study, result, clock=clock)
     progress("evidence")
     if bundle.is_draft:
         parent = bundle.root / "backtests"
@@ -117,65 +80,32 @@ def backtest(
     return result, write_evidence(parent, result, facts, label)
 
 
-def _range(bundle: Bundle, start: date | None, end: date | None) -> tuple[date, date]:
-    first = start or parse_date(bundle.config["start_date"])
-    last = end or parse_date(bundle.config["end_date"])
-    if first >= last:
-        raise UsageError(
-            "backtest.bad_range",
-            f"the range from {first} to {last} is empty",
-            remedy="choose a --start before the --end",
-        )
-    return first, last
-
-
-def _panel(
-    bundle: Bundle, bars: BarSource, symbols: Sequence[str], first: date, last: date
-) -> tuple[MarketPanel, Universe]:
-    contract = bundle.manifest.data_contract
-    interval = str(bundle.config.get("interval", "1D"))
-    if interval not in _INTERVALS:
-        raise DataError(
-            "backtest.bad_interval",
-            f"backtests run on daily bars, not on {interval}",
-            where="config.json: interval",
-            remedy=f"use one of: {', '.join(_INTERVALS)}",
-        )
-    selector = {"symbols": [name for symbol in symbols if (name := symbol.strip())]}
-    universe = resolve_universe(bars, contract.market, selector, last, since=first)
-    if not universe.got:
-        covered = bars.coverage(contract.market)
-        raise DataError(
-            "data.no_bars",
-            f"no symbol of {bundle.ref} has bars between {first} and {last}",
-            where=bars.name,
-            remedy=f"{bars.name} covers {covered.first} to {covered.last}; set --start, --end",
-        )
-    panel = load_panel(
-        bars,
-        universe.symbols,
-        first,
-        last,
-        market=contract.market,
-        adjustment=contract.adjustment,
-        interval=_INTERVALS[interval],
+def facts_of(workspace: Workspace, study: Study, result: BacktestResult, *, clock: Clock) -> Facts:
+    """Run the guards on a result, count it as a trial, and say what it was made from."""
+    bundle, panel = study.bundle, study.panel
+    universe = study.inputs.universe
+    values = result.equity.to_numpy(dtype="float64")
+    periods = result.metrics.periods_per_year
+    return Facts(
+        ref=bundle.ref,
+        created_at=iso(clock.now()),
+        config=bundle.config,
+        fingerprints=study.fingerprints,
+        source=study.source,
+        synthetic=study.synthetic,
+        market=panel.market,
+        asked=universe.asked,
+        partial=study.partial,
+        universe_note=universe.note,
+        steps=_steps(bundle),
+        # Signals on cut bars; an order filled on its own bar must outlive a delay as well.
+        lookahead=same_bar_test(check_lookahead(bundle.engine, panel), result),
+        warmup_declared=bundle.manifest.data_contract.warmup_bars,
+        warmup_needed=_warmup_needed(bundle, panel),
+        stress=stress(result),
+        folds=tuple(by_fold(result.equity, periods)),
+        trials=count(workspace, study, values[1:] / values[:-1] - 1, periods, clock=clock),
     )
-    return panel, universe
-
-
-def _benchmark(
-    workspace: Workspace, bundle: Bundle, bars: BarSource, first: date, last: date
-) -> pd.Series | None:
-    """Return the index to compare with, when the source has it over the range."""
-    market = bundle.manifest.data_contract.market
-    named = bundle.config["_kit"].get("benchmark") or market_info(workspace, market).benchmark
-    if not named:
-        return None
-    try:
-        panel = load_panel(bars, [named], first, last, market=market, adjustment="none")
-    except DataError:
-        return None
-    return panel.wide("close")[named]
 
 
 def _warmup_needed(bundle: Bundle, panel: MarketPanel) -> int:

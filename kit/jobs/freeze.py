@@ -7,15 +7,20 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kit import files
-from kit.backtest.evidence import Evidence, read_all
 from kit.bundle import Bundle, CheckResult, FreezeChecks, FrozenVersion
 from kit.bundle.freeze import freeze
+from kit.bundle.layout import DRAFT, check_id
+from kit.bundle.recorded import fill_lock
 from kit.clock import Clock
 from kit.errors import KitError, StorageError
+from kit.jobs.conversation import conversation_slug
+from kit.jobs.freeze_evidence import Proof
+from kit.jobs.lock import freeze_lock
 from kit.runner import run_clean
 from kit.workspace import Workspace
 
@@ -43,14 +48,21 @@ def freeze_draft(
 
     Raises:
         GuardError: `freeze.checks` when evidence is stale, the lookahead or warm-up guard did not
-            pass on this very code, or the authoring notebook does not re-execute clean.
+            pass on this very code, the environment lock does not hold, or the authoring notebook
+            does not re-execute clean.
     """
+    proof = Proof(workspace)
     checks = FreezeChecks(
-        evidence=_evidence,
-        lookahead=_lookahead,
-        warmup=_warmup,
+        evidence=proof.evidence,
+        lookahead=proof.lookahead,
+        warmup=proof.warmup,
+        lock=partial(freeze_lock, workspace),
         notebook=lambda bundle: _notebook(bundle, clock),
+        advisory=proof.advice,
     )
+    draft = workspace.strategies / check_id(strategy_id) / DRAFT
+    for filled in fill_lock(draft):
+        progress(f"locked, as read: {filled}")
     return freeze(
         workspace,
         strategy_id,
@@ -58,64 +70,11 @@ def freeze_draft(
         clock=clock,
         bump=bump,
         first_version=first_version,
-        slug=slug,
+        slug=slug or conversation_slug(workspace, draft),
         activate=activate,
         who=who,
-        why=why,
+        why=why if slug else why or "freeze",
         progress=progress,
-    )
-
-
-def _fresh(bundle: Bundle) -> list[Evidence]:
-    mine = bundle.fingerprints
-    return [evidence for evidence in read_all(bundle.root) if not evidence.stale_parts(mine)]
-
-
-def _evidence(bundle: Bundle) -> CheckResult:
-    found = read_all(bundle.root)
-    mend = f"run kit backtest {bundle.id}@draft"
-    if not found:
-        return CheckResult(name="evidence", ok=False, detail="there is no backtest", mend=mend)
-    fresh = _fresh(bundle)
-    if fresh:
-        detail = f"{', '.join(evidence.folder.name for evidence in fresh)} fresh"
-    else:
-        stale = found[0].stale_parts(bundle.fingerprints)
-        detail = f"{found[0].folder.name} is stale: {', '.join(stale)} changed since"
-    return CheckResult(name="evidence", ok=bool(fresh), detail=detail, mend=mend)
-
-
-def _guard(bundle: Bundle, name: str, said: Callable[[Any], str], mend: str) -> CheckResult:
-    """Ask every fresh backtest: a leak that one of them shows is a leak."""
-    verdicts = [evidence.engine["guards"][name] for evidence in _fresh(bundle)]
-    if not verdicts:
-        # The rule may be as good as can be: what is missing is the run that says so.
-        mend = f"run kit backtest {bundle.id}@draft"
-        return CheckResult(name=name, ok=False, detail="not run on this code", mend=mend)
-    worst = next((verdict for verdict in verdicts if not verdict["ok"]), verdicts[0])
-    return CheckResult(name=name, ok=worst["ok"], detail=said(worst), mend=mend)
-
-
-def _lookahead(bundle: Bundle) -> CheckResult:
-    def said(verdict: Any) -> str:
-        if verdict["ok"]:
-            return f"outputs unchanged on {len(verdict['checked_dates'])} truncations"
-        if not verdict["checked_dates"]:
-            return "no truncation could be checked: " + "; ".join(verdict["skipped"][:1])
-        if not verdict["findings"]:
-            return "the result does not outlive one bar of delay"
-        leak = verdict["findings"][0]
-        return f"{leak['output']} of {leak['symbol']} changes from {leak['first_bad_date']} on"
-
-    return _guard(bundle, "lookahead", said, "make the rule look at the past only, then backtest")
-
-
-def _warmup(bundle: Bundle) -> CheckResult:
-    def said(verdict: Any) -> str:
-        return f"{verdict['needed']} bars needed, {verdict['declared']} declared"
-
-    return _guard(
-        bundle, "warmup", said, "set data_contract.warmup_bars to what is needed, then backtest"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kit.render.figures import bars_figure, drawdown_figure, equity_figure, trades_figure
+    from kit.render.heat import heat_chart
     from kit.render.html import Section, page
     from kit.render.numbers import format_number
     from kit.render.svg import area_chart, bar_chart, line_chart, price_chart
@@ -23,6 +24,7 @@ __all__ = [
     "drawdown_figure",
     "equity_figure",
     "format_number",
+    "heat_chart",
     "html_table",
     "line_chart",
     "page",
@@ -32,6 +34,7 @@ __all__ = [
 
 _HOMES = {
     "figures": ("bars_figure", "drawdown_figure", "equity_figure", "trades_figure"),
+    "heat": ("heat_chart",),
     "html": ("Section", "page"),
     "numbers": ("format_number",),
     "svg": ("area_chart", "bar_chart", "line_chart", "price_chart"),

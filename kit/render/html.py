@@ -68,8 +68,9 @@ code,pre{font-family:ui-monospace,Menlo,Consolas,"Noto Sans Mono CJK SC",monospa
 code{background:var(--band);padding:.1em .3em;border-radius:3px}
 pre{background:var(--band);padding:.8rem;border-radius:4px;overflow-x:auto}
 pre code{padding:0}
-@media (max-width:40rem){main{padding:1rem .8rem 2rem}.body svg{min-width:34rem;max-width:none}
-h1{font-size:1.3rem}}
+@media (max-width:40rem){main{padding:1rem .8rem 2rem}h1{font-size:1.3rem}
+table{font-size:.78rem}th,td{padding-right:.45rem}th{white-space:normal;word-break:keep-all}
+.body svg.kit-chart text{font-size:16px}.body svg.kit-chart text.head{font-size:19px}}
 @media print{:root{--page:#fff;--text:#000;--soft:#444;--rule:#bbb;--band:#f2f2f2;--link:#000}
 body{font-size:11pt}main{max-width:none;padding:0}nav{display:none}.body{overflow:visible}
 h2{break-after:avoid}tr,svg,pre{break-inside:avoid}thead{display:table-header-group}}

@@ -44,7 +44,7 @@ _DARK: Final = (
     "--k-ink:#e4e7ec;--k-soft:#a0a8b4;--k-grid:#343a44;--k-0:#74aef2;--k-1:#e0a94a;--k-2:#c79be6;"
     "--k-3:#aab4c3;--k-4:#5ec4b4;--k-red:#ff7b72;--k-green:#45c4b0"
 )
-_STYLE: Final = (
+STYLE: Final = (
     f"<style>svg.kit-chart{{{_LIGHT}}}"
     f"@media (prefers-color-scheme:dark){{svg.kit-chart{{{_DARK}}}}}"
     f'body[data-jp-theme-light="true"] svg.kit-chart{{{_LIGHT}}}'
@@ -205,7 +205,7 @@ class _Board:
         box = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
         self._parts = [
             f'<svg class="kit-chart" role="img" xmlns="http://www.w3.org/2000/svg" {box}>',
-            f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>{_STYLE}",
+            f"<title>{escape(title)}</title><desc>{escape(desc)}</desc>{STYLE}",
             f'<text class="head" x="{_LEFT}" y="18">{escape(title)}</text>',
         ]
 

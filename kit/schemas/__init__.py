@@ -72,15 +72,17 @@ def _named_validator(name: str) -> Any:
     return _validator(load(name))
 
 
-def _validator(schema: Mapping[str, Any]) -> Any:
+def _validator(schema: Mapping[str, Any], *, foreign: bool = False) -> Any:
     # jsonschema imports rfc3987-syntax for a format nobody uses here; that import alone costs 2 s.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
+    from jsonschema.validators import extend, validator_for
     from referencing import Registry
 
     # A registry of its own: a `$ref` of a foreign schema is never fetched from its address.
-    kind = validator_for(schema, default=Draft202012Validator)
+    kind: Any = validator_for(schema, default=Draft202012Validator)
+    if foreign:
+        kind = extend(kind, {"pattern": None})  # type: ignore[no-untyped-call]
     return kind(schema, registry=Registry())
 
 
@@ -89,9 +91,16 @@ def validate(name: str, value: Any) -> list[Problem]:
     return _problems(_named_validator(name), value)
 
 
-def validate_with(schema: Mapping[str, Any], value: Any) -> list[Problem]:
-    """Check `value` against a schema given as a mapping."""
-    return _problems(_validator(schema), value)
+def validate_with(schema: Mapping[str, Any], value: Any, *, foreign: bool = False) -> list[Problem]:
+    """Check `value` against a schema given as a mapping.
+
+    Args:
+        schema: The schema.
+        value: The value.
+        foreign: Whether somebody else wrote the schema. Its `pattern`s are then let be: they are
+            written for another engine, and one may keep this one busy for ever.
+    """
+    return _problems(_validator(schema, foreign=foreign), value)
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str:

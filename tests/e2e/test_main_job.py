@@ -322,6 +322,9 @@ def test_a_workspace_of_ones_own(tmp_path: Path, kit_command: Any, repository: P
     assert one["card_id"] != two["card_id"]
 
 
+UNUSED = ("000338.SZ", "000778.SZ", "002572.SZ", "300027.SZ")
+
+
 @pytest.mark.kernel
 @pytest.mark.slow
 def test_from_an_idea_to_an_active_version(desk: Workspace, kit_command: Any) -> None:
@@ -338,6 +341,9 @@ def test_from_an_idea_to_an_active_version(desk: Workspace, kit_command: Any) ->
     # runs it.
     for name, old, new in (
         ("config.json", '"near_pct": 4.0', '"near_pct": 3.0'),
+        # Two stocks are enough for evidence, and quicker.
+        *(("config.json", f'    "{code}",\n', "") for code in UNUSED),
+        ("config.json", '"601318.SH",\n    "603220.SH"', '"002572.SZ"'),
         ("notebook.ipynb", r"[\"000783.SZ\", \"002572.SZ\"]", r"[\"000783.SZ\"]"),
     ):
         text = (draft / name).read_text(encoding="utf-8")
@@ -347,8 +353,7 @@ def test_from_an_idea_to_an_active_version(desk: Workspace, kit_command: Any) ->
     assert json.loads(ok("diff", ID, "--json"))["bump"] == "patch"
     refused = kit_command(desk.root, "freeze", ID)
     assert refused.returncode == 4, "without evidence there is no version"
-    # Two stocks are enough for evidence, and quicker.
-    line = ("backtest", f"{ID}@draft", "--symbols", "000783.SZ,002572.SZ", "--json")
+    line = ("backtest", f"{ID}@draft", "--json")
     evidence = json.loads(ok(*line))["evidence"]
     assert evidence.startswith(f"strategies/{ID}/draft/backtests/")
     assert (desk.root / evidence / "report.html").is_file()

@@ -104,6 +104,24 @@ def screen_frozen(
 
 
 @pytest.fixture
+def active(workspace: Workspace, clock: FixedClock) -> Callable[..., None]:
+    """`active("a", rule)` freezes a small bundle of that id, and makes it active."""
+
+    def make(id_: str, rule: str, asof: str = "") -> None:
+        root = _BUILDER.make_draft(workspace, id_)
+        code = ENGINE % f"        {rule}"
+        (root / "code" / "signal_engine.py").write_text(code, encoding="utf-8")
+        if asof:
+            path = root / "manifest.json"
+            value = json.loads(path.read_text(encoding="utf-8"))
+            value["data_contract"]["asof_time"] = asof
+            path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+        freeze(workspace, id_, checks=_BUILDER.passing_checks(), activate=True, clock=clock)
+
+    return make
+
+
+@pytest.fixture
 def base_manifest() -> dict[str, Any]:
     """The manifest of the small bundle, to change."""
     value: dict[str, Any] = _BUILDER.manifest("tiny-screen")

@@ -78,7 +78,7 @@ def written(run: ScreenRun) -> tuple[dict[str, Any], list[tuple[str, str]], str]
     return picks, [(entry.code, entry.action) for entry in entries], text
 
 
-OFFLINE = [("D-024", "push_with_warning"), ("D-012", "use_offline_equivalent")]
+OFFLINE = [("D-012", "use_offline_equivalent")]
 
 
 def test_the_whole_flow(workspace: Workspace, screen_draft: Make, tmp_path: Path) -> None:
@@ -105,7 +105,18 @@ def test_the_whole_flow(workspace: Workspace, screen_draft: Make, tmp_path: Path
     assert schemas.validate("lock-answer", lock) == []
     assert lock["tools"] == [{"mcp": "trading-data-cn", "tool": "get_bars", "evidence": "schema"}]
     assert "环境锁已核对" in text
-    assert provenance["news"] == {"status": "not_fetched", "count": 0}
+    assert provenance["news"] == {
+        "status": "none_found",
+        "count": 0,
+        "undated": 0,
+        "left_out": 0,
+        "source": "sample",
+        "synthetic": False,
+    }
+    assert "新闻：窗口内没有（sample）\n板块过滤：离线规则" in text
+    for name in ("news", "signals"):
+        left = files.read_json(run.folder / f"{name}.json")
+        assert schemas.validate(f"screen-{name}", left) == []
     lines = files.read_json_lines(run.folder / "llm.jsonl")
     assert [schemas.validate("llm-record", line) for line in lines] == [[], [], []]
     for view in views.values():
@@ -344,7 +355,7 @@ def test_a_quiet_day_is_told_as_one(
     ("rule", "word"),
     [
         ("raise KeyError('close')", "KeyError: 'close'"),
-        ("return None", "returned NoneType"),
+        ("return None", "筛选规则出错（返回 NoneType，应为列表）"),
         ("return [1] * (10 ** 9 // 0)", "ZeroDivisionError"),
     ],
 )
@@ -575,7 +586,7 @@ def test_a_live_run_is_not_degraded_by_its_steps(
     run = opened(workspace, screen_draft(TWO), tmp_path)
     played(run)
     picks, codes, text = written(run)
-    assert [code for code, _ in codes] == ["D-024", "D-031"]
+    assert [code for code, _ in codes] == ["D-031"]
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["live", "live"]
     assert picks["provenance"]["mode"] == "live"
     assert "说明（模型·置信度高）：贴近均线" in text
@@ -593,7 +604,7 @@ def test_a_live_step_that_fails_takes_the_template_never_the_stand_in(
     played(run)
     picks, codes, _ = written(run)
     assert [pick["reason_mode"] for pick in picks["picks"]] == ["template", "template"]
-    assert codes[1] == ("D-011", "skip_step")
+    assert codes[0] == ("D-011", "skip_step")
     assert codes[-1] == ("D-011", "fallback_to_template")
 
 

@@ -14,10 +14,10 @@ from sqlalchemy import select
 from kit import files, schemas
 from kit.clock import FixedClock
 from kit.delivery import FileChannel
-from kit.errors import RunError
+from kit.errors import RunError, UsageError
 from kit.jobs.llm_budget import deliver_budget_alert
 from kit.jobs.screen_stages import ScreenRun
-from kit.llm import CallError, Completion, ReplaySource, Request, Usage
+from kit.llm import CallError, Completion, Request, Usage
 from kit.llm.models import Price
 from kit.state import Store, tables
 from kit.workspace import Workspace
@@ -76,6 +76,7 @@ def played(
         bundle=ref,
         date=DAY,
         mode=mode,
+        replay=str(replay or ""),
         now=f"{DAY}T08:40:00+00:00",
         run_folder=str(folder),
         run_id=f"{DAY}/screen-{ref}/1",
@@ -83,11 +84,7 @@ def played(
         workspace=workspace,
         timer=FixedClock(f"{DAY}T08:40:00+00:00"),
     )
-    run.load_bundle()
-    if replay is not None:
-        assert run._steps is not None
-        run._steps.replay = ReplaySource.read(replay / "llm.jsonl")
-    for stage in STAGES[1:]:
+    for stage in STAGES:
         getattr(run, stage)()
     return run
 
@@ -143,7 +140,8 @@ def test_a_replay_reproduces_picks_and_card_byte_for_byte(
     kind: str,
 ) -> None:
     rule = {"trigger": "llm_offline_equivalent", "action": "skip_step"}
-    policy = [*base_manifest["degradation_policy"], rule]
+    policy = base_manifest["degradation_policy"]
+    policy = {**policy, "rules": [*policy["rules"], rule]}
     ref = screen_draft(TWO, manifest={"degradation_policy": policy} if kind == "skipped" else {})
     model.broken = kind == "broken"
     mode = "auto" if kind in {"live", "broken"} else "offline"
@@ -154,11 +152,11 @@ def test_a_replay_reproduces_picks_and_card_byte_for_byte(
     model.broken, model.calls = True, 0
     monkeypatch.delenv("DEEPSEEK_API_KEY")
     monkeypatch.setenv("KIT_MODE", "offline")
-    played(workspace, ref, tmp_path / "second", replay=tmp_path / "first", mode="replay")
+    played(workspace, ref, tmp_path / "second", replay=tmp_path / "first", mode=mode)
     same(tmp_path / "first", tmp_path / "second")
     assert model.calls == 0
     # And the record of a replay replays.
-    played(workspace, ref, tmp_path / "third", replay=tmp_path / "second", mode="replay")
+    played(workspace, ref, tmp_path / "third", replay=tmp_path / "second", mode=mode)
     same(tmp_path / "first", tmp_path / "third")
 
 
@@ -171,13 +169,19 @@ def test_one_byte_of_a_prompt_shows_the_first_difference(
     text = path.read_text("utf-8")
     path.write_text(text.replace("Name the sectors", "name the sectors"), encoding="utf-8")
     with pytest.raises(RunError) as caught:
-        played(workspace, ref, tmp_path / "second", replay=tmp_path / "first", mode="replay")
+        played(workspace, ref, tmp_path / "second", replay=tmp_path / "first")
     assert caught.value.code == "llm.replay_miss"
     assert re.search(
         r"step event_sector_filter, request 1: request\.messages\[0\]\.content differs at "
         r"character \d+: recorded '.*Name the sectors.*', now '.*name the sectors",
         caught.value.message,
     )
+
+
+def test_a_replay_needs_a_record(workspace: Workspace, screen_draft: Make, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        played(workspace, screen_draft(TWO), tmp_path / "run", mode="replay")
+    assert (caught.value.code, "kit replay" in caught.value.remedy) == ("llm.bad_mode", True)
 
 
 def test_the_budget_runs_out_between_two_picks(

@@ -52,7 +52,9 @@ def test_a_clean_draft_passes_and_every_guard_is_told(
 ) -> None:
     stages: list[str] = []
     found = validate(workspace, DRAFT, clock=clock, progress=stages.append)
-    assert stages == ["load", "simulate", "guards", "every date of a sample", "random controls"]
+    assert stages == [
+        "load", "lock", "simulate", "guards", "every date of a sample", "random controls",
+    ]  # fmt: skip
     assert found.ok
     assert (found.leak, found.snippet) == (None, "")
     # Of twenty sessions every one was cut at.
