@@ -22,10 +22,12 @@ from kit.bundle.importers import SessionLog, read_log
 from kit.bundle.layout import check_id
 from kit.bundle.prompt import Prompt
 from kit.bundle.slug import excerpt, offline_slug
-from kit.clock import Clock
+from kit.clock import Clock, SystemClock
 from kit.errors import BundleError, ConfigError, DataError, UsageError
-from kit.llm import LLM, LiteLLM, Mode, Request, StepSpec, offline_cause, resolve_mode, run_step
+from kit.jobs.llm_budget import metered_model
+from kit.llm import LLM, Mode, Request, StepSpec, offline_cause, resolve_mode, run_step
 from kit.redact import Redactor
+from kit.state import Store
 from kit.workspace import Workspace
 
 __all__ = ["Reply", "ask", "conversation_slug", "import_session", "summary_slug"]
@@ -126,7 +128,7 @@ def summary_slug(
     spec = _slug_step(workspace)
     asked = resolve_mode(mode, config, model=spec.model)
     if asked is Mode.LIVE and llm is None:
-        llm = LiteLLM(config)
+        llm = metered_model(config, Store(workspace.state_path), SystemClock())
     value = run_step(spec, inputs, mode=asked, llm=llm).value
     # A step that failed takes its template: the strategy and the day, which need no words.
     return str((value or offline_slug({**inputs, "messages": []}))["slug"])
@@ -195,8 +197,10 @@ def ask(
         max_tokens=_CHAT_TOKENS,
         timeout_sec=_TIMEOUT_SEC,
         response_format={"type": "text"},
+        step="conversation_ask",
     )
-    text = (llm or LiteLLM(config)).complete(request).text
+    llm = llm or metered_model(config, Store(workspace.state_path), clock)
+    text = llm.complete(request).text
     extra = {"model": model}
     append_event(draft, role="assistant", kind="message", content=text, clock=clock, extra=extra)
     return Reply(text=text, model=model, cause=None, path=path)

@@ -10,6 +10,7 @@ from kit import screen
 from kit.bundle import Bundle
 from kit.clock import Clock
 from kit.degradation import ABORT, ReportBuilder
+from kit.errors import UsageError
 from kit.jobs.agreement import NOT_MEASURED
 from kit.jobs.llm_budget import audit_step, metered_model
 from kit.llm import (
@@ -67,6 +68,10 @@ class StepRunner:
     notes: list[StepNote] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
+        if self.requested == Mode.REPLAY and self.replay is None:
+            raise UsageError(
+                "llm.bad_mode", "a replay needs the record of a run", remedy="kit replay RUN"
+            )
         self._limits = CallLimits(self.bundle.manifest.limits.production_max_llm_calls)
         self._client: LLM | None = None
         self._optional_stopped = False

@@ -6,7 +6,8 @@ from kit.llm.answer import AnswerError, read_answer, valid_value
 from kit.llm.client import LLM, CallError, Completion, LiteLLM, Request, Usage
 from kit.llm.limits import CallLimits
 from kit.llm.mode import REQUESTS, Mode, offline_cause, resolve_mode
-from kit.llm.record import Recorder, redacted
+from kit.llm.record import Recorder
+from kit.llm.replay import ReplaySource
 from kit.llm.step import StepFailure, StepResult, StepSpec, run_each, run_step
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "LiteLLM",
     "Mode",
     "Recorder",
+    "ReplaySource",
     "Request",
     "StepFailure",
     "StepResult",
@@ -26,7 +28,6 @@ __all__ = [
     "Usage",
     "offline_cause",
     "read_answer",
-    "redacted",
     "resolve_mode",
     "run_each",
     "run_step",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from kit.errors import RunError
 from kit.llm.mode import provider_key, provider_of
+from kit.llm.models import Price
 
 __all__ = ["LLM", "CallError", "Completion", "LiteLLM", "Request", "Usage"]
 
@@ -28,6 +29,7 @@ class Request:
         max_tokens: Longest answer, in tokens.
         timeout_sec: Longest wait for the answer, in seconds.
         response_format: The API's structured-output argument.
+        step: Whose request it is, for the account; not sent.
     """
 
     model: str
@@ -36,6 +38,7 @@ class Request:
     max_tokens: int
     timeout_sec: float
     response_format: Mapping[str, Any]
+    step: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,21 +81,27 @@ class CallError(RunError):
     """One call brought no answer.
 
     Args:
-        kind: `connection`, `rate_limited`, `timeout`, `no_key`, `refused` or `http_error`.
+        kind: `connection`, `rate_limited`, `timeout`, `no_key`, `refused`, `budget_exceeded` or
+            `http_error`.
         message: What happened; holds no secret.
         retry_after: Seconds the provider asked to wait, where it did.
+        charged: Whether the provider may have worked on it, and charge for it.
     """
 
-    def __init__(self, kind: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, kind: str, message: str, *, retry_after: float | None = None, charged: bool = False
+    ) -> None:
         super().__init__(f"llm.{kind}", message, remedy=_MENDS.get(kind, _TRY_AGAIN))
         self.kind = kind
         self.retry_after = retry_after
+        self.charged = charged
 
 
 _TRY_AGAIN = "run again; the card was delivered without the model meanwhile"
 _MENDS = {
     "no_key": "set the provider's key in the environment variable that config/llm.json names",
     "refused": "check the model's name and the key's rights at the provider",
+    "budget_exceeded": "wait for the next month, or raise budget.monthly_usd in config/llm.json",
     "rate_limited": "wait, or lower the step's concurrency_limit",
 }
 
@@ -133,6 +142,7 @@ class LiteLLM:
             raise CallError("no_key", f"config/llm.json has no provider {provider!r}")
         litellm = self._litellm
         try:
+            # Its hidden retries are off: a call that nobody counts would pass every limit.
             answer = litellm.completion(
                 model=request.model,
                 messages=[dict(message) for message in request.messages],
@@ -150,6 +160,17 @@ class LiteLLM:
         except Exception as error:  # noqa: BLE001 - litellm raises its own and its SDKs' classes
             raise _explained(litellm, error, key) from None
 
+    def price(self, model: str) -> Price | None:
+        """Return the price of a model by litellm's table, None when it is not in there."""
+        try:
+            info = self._litellm.get_model_info(model)
+            return Price(
+                prompt=float(info["input_cost_per_token"]) * 1e6,
+                completion=float(info["output_cost_per_token"]) * 1e6,
+            )
+        except Exception:  # noqa: BLE001 - it raises plain `Exception` for a model it does not know
+            return None
+
 
 def _load() -> Any:
     # Read by litellm while it is imported; without it the import fetches a price table.
@@ -163,7 +184,11 @@ def _load() -> Any:
 
 
 def _read(litellm: Any, answer: Any) -> Completion:
+    if not answer.choices:
+        raise CallError("http_error", "the answer holds no choice", charged=True)
     choice = answer.choices[0]
+    if getattr(choice.message, "refusal", None):
+        raise CallError("refused", "the model declined to answer", charged=True)
     usage = getattr(answer, "usage", None)
     return Completion(
         text=choice.message.content or "",
@@ -191,8 +216,10 @@ def _explained(litellm: Any, error: Exception, key: str | None) -> CallError:
         message = message.replace(key, "***")
     message = " ".join(message.split())[:300]
     known = litellm.exceptions
+    if isinstance(error, CallError):
+        return error
     if isinstance(error, known.Timeout):
-        return CallError("timeout", message)
+        return CallError("timeout", message, charged=True)
     if isinstance(error, known.RateLimitError):
         return CallError("rate_limited", message, retry_after=_retry_after(error))
     if isinstance(error, known.AuthenticationError | known.PermissionDeniedError):
@@ -201,19 +228,25 @@ def _explained(litellm: Any, error: Exception, key: str | None) -> CallError:
         return CallError("refused", message)
     # litellm wraps a dropped connection as its own InternalServerError: look at the cause.
     if isinstance(error, known.APIConnectionError) or _is_connection(error):
-        return CallError("connection", message)
-    return CallError("http_error", message)
+        return CallError("connection", message, charged=not _is_connection(error, connecting=True))
+    # Only a status that blames the request proves that no model worked on it.
+    blamed = getattr(error, "status_code", None) in range(400, 500)
+    return CallError("http_error", message, charged=not blamed)
 
 
-def _is_connection(error: BaseException) -> bool:
+def _is_connection(error: BaseException, *, connecting: bool = False) -> bool:
+    """Say whether the network failed; `connecting`: before anything could be sent."""
     import httpx
 
+    wanted: tuple[type[BaseException], ...] = (httpx.TransportError, ConnectionError)
+    if connecting:
+        wanted = (httpx.ConnectError, httpx.ConnectTimeout, ConnectionRefusedError)
     current: BaseException | None = error
     for _ in range(10):
         if current is None:
             break
         # A status error is an answer; only what never became one is a connection's fault.
-        if isinstance(current, httpx.TransportError | ConnectionError):
+        if isinstance(current, wanted):
             return True
         current = current.__cause__ or current.__context__
     return False

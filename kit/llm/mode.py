@@ -1,8 +1,8 @@
 """How a step is answered: by a model, or by its offline equivalent.
 
 `auto` asks a model when the key of the step's provider is configured, and otherwise the offline
-equivalent. `KIT_MODE=offline` in the environment overrules everything: the demo and the tests can
-then never reach a provider.
+equivalent. `replay` answers from the record of a run. `KIT_MODE=offline` in the environment
+overrules every other request: the demo and the tests can then never reach a provider.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from kit.workspace import environ
 
 __all__ = ["REQUESTS", "Mode", "offline_cause", "provider_key", "provider_of", "resolve_mode"]
 
-REQUESTS = ("auto", "live", "offline")
+REQUESTS = ("auto", "live", "offline", "replay")
+# What the environment may say: it takes models away, and never asks for one.
+_FORCED = ("auto", "offline")
 
 
 class Mode(StrEnum):
@@ -25,13 +27,14 @@ class Mode(StrEnum):
 
     LIVE = "live"
     OFFLINE = "offline"
+    REPLAY = "replay"
 
 
 def resolve_mode(requested: str, config: Mapping[str, Any], *, model: str | None = None) -> Mode:
     """Decide the mode of one step.
 
     Args:
-        requested: `auto`, `live` or `offline`.
+        requested: `auto`, `live`, `offline` or `replay`.
         config: `config/llm.json`.
         model: The step's model, `provider/name`; without it any configured provider counts.
 
@@ -41,24 +44,25 @@ def resolve_mode(requested: str, config: Mapping[str, Any], *, model: str | None
     Raises:
         UsageError: `llm.bad_mode`.
     """
-    return Mode.OFFLINE if offline_cause(requested, config, model=model) else Mode.LIVE
+    cause = offline_cause(requested, config, model=model)
+    if cause == Mode.REPLAY:
+        return Mode.REPLAY
+    return Mode.OFFLINE if cause else Mode.LIVE
 
 
 def offline_cause(
     requested: str, config: Mapping[str, Any], *, model: str | None = None
 ) -> str | None:
-    """Say why a step runs offline: `forced`, `requested`, `no_key`, or None when it runs live.
+    """Say why no model is asked: `forced`, `requested`, `no_key`, `replay`; None for a live step.
 
     Raises:
-        UsageError: `llm.bad_mode`.
+        UsageError: `llm.bad_mode`, of the request or of `KIT_MODE`.
     """
-    if requested not in REQUESTS:
-        raise UsageError(
-            "llm.bad_mode",
-            f"{requested!r} is not a mode",
-            remedy=suggestion(requested, REQUESTS) or f"one of: {', '.join(REQUESTS)}",
-        )
-    if environ("KIT_MODE") == Mode.OFFLINE:
+    _known(requested, REQUESTS, "a mode")
+    forced = _known(environ("KIT_MODE", "auto"), _FORCED, "a value of KIT_MODE")
+    if requested == Mode.REPLAY:
+        return "replay"
+    if forced == Mode.OFFLINE:
         return "forced"
     if requested == Mode.OFFLINE:
         return "requested"
@@ -78,6 +82,16 @@ def provider_key(provider: str, config: Mapping[str, Any]) -> str | None:
     entry = config["providers"].get(provider)
     name = entry.get("key_env") if entry else None
     return environ(name) if name else None
+
+
+def _known(value: str | None, known: tuple[str, ...], what: str) -> str | None:
+    if value not in known:
+        raise UsageError(
+            "llm.bad_mode",
+            f"{value!r} is not {what}",
+            remedy=suggestion(str(value), known) or f"one of: {', '.join(known)}",
+        )
+    return value
 
 
 def _is_configured(config: Mapping[str, Any], model: str | None) -> bool:

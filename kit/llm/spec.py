@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kit import files
+from kit.llm.answer import closed
 from kit.llm.client import Request, Usage
 from kit.llm.mode import Mode
 
@@ -32,6 +33,7 @@ class StepSpec:
         differences: How the stand-in differs from the model.
         offline: The stand-in; takes the inputs, returns the answer.
         max_calls: Most calls of this step in a run, or None.
+        json_schema: Whether the provider is asked to keep to the output schema by itself.
     """
 
     name: str
@@ -48,6 +50,7 @@ class StepSpec:
     differences: tuple[str, ...] = ()
     offline: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     max_calls: int | None = None
+    json_schema: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,9 @@ class StepFailure:
     """Why a step has no value.
 
     Attributes:
-        kind: `bad_input`, `connection`, `http_error`, `limit_exceeded`, `no_key`, `off_schema`,
-            `offline_failed`, `rate_limited`, `refused`, `runtime_exceeded`, `timeout`, `truncated`.
+        kind: `bad_input`, `budget_exceeded`, `connection`, `http_error`, `limit_exceeded`,
+            `no_key`, `off_schema`, `offline_failed`, `rate_limited`, `refused`,
+            `runtime_exceeded`, `timeout`, `truncated`.
         message: One line; holds no secret.
     """
 
@@ -109,5 +113,13 @@ def render_request(spec: StepSpec, inputs: Mapping[str, Any], timeout_sec: float
         temperature=spec.temperature,
         max_tokens=spec.max_tokens,
         timeout_sec=timeout_sec,
-        response_format={"type": "json_object"},
+        response_format=_format(spec),
+        step=spec.name,
     )
+
+
+def _format(spec: StepSpec) -> dict[str, Any]:
+    if not spec.json_schema:
+        return {"type": "json_object"}
+    schema = {"name": spec.name, "schema": closed(spec.output_schema)}
+    return {"type": "json_schema", "json_schema": schema}

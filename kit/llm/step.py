@@ -3,6 +3,9 @@
 `run_step` never raises for what a model, a network or a bundle's stand-in can do: it returns a
 value or a failure. There is no corrective retry: an answer off schema fails at once. A connection
 error or a 429 is tried once more, within the step's own deadline, and every attempt is counted.
+
+Beside a live answer the stand-in answers too, in the shadow: the record keeps both, and how far
+they agree. A replay takes both from the record of a run.
 """
 
 from __future__ import annotations
@@ -12,35 +15,33 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 from kit import files, schemas
 from kit.clock import Clock, SystemClock
+from kit.llm.agreement import compare
 from kit.llm.answer import AnswerError, read_answer, valid_value
-from kit.llm.client import LLM, CallError, Completion, Request, Usage
+from kit.llm.client import LLM, CallError, Usage
 from kit.llm.limits import CallLimits
 from kit.llm.mode import Mode
-from kit.llm.record import Recorder, record_line
+from kit.llm.record import Recorder, Trial, record_line
+from kit.llm.replay import ReplaySource
 from kit.llm.spec import StepFailure, StepResult, StepSpec, render_request
 from kit.text import clip, visible
 
 __all__ = ["Check", "StepFailure", "StepResult", "StepSpec", "run_each", "run_step"]
 
 Check = Callable[[Mapping[str, Any], Mapping[str, Any]], str | None]
+_T = TypeVar("_T")
 
-# One text of the inputs (a headline, a summary) is cut at this many characters.
+# One text of the inputs (a headline, a summary) is cut at this many characters, and all of them
+# together must leave room in any model's window.
 _MAX_INPUT_TEXT = 4_000
+_MAX_INPUT_BYTES = 400_000
 _FIRST_PAUSE_SEC = 0.5
+_SHADOW_SEC = 2.0
 _RETRIED = {"connection", "rate_limited"}
-
-
-@dataclass
-class _Trial:
-    """What a live step has been through so far."""
-
-    completion: Completion | None = None
-    calls: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,11 @@ class _Setting:
     limits: CallLimits
     check: Check | None
     deadline: float | None
-    clock: Clock = field(default_factory=SystemClock)
+    noted: Mapping[str, Any] | None
+    replay: ReplaySource | None
+    clock: Clock
+    # Stand-ins may not be thread-safe: in the shadow of concurrent answers they take turns.
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 def run_step(
@@ -66,6 +71,8 @@ def run_step(
     limits: CallLimits | None = None,
     check: Check | None = None,
     deadline: float | None = None,
+    noted: Mapping[str, Any] | None = None,
+    replay: ReplaySource | None = None,
     clock: Clock | None = None,
 ) -> StepResult:
     """Run one step on one set of inputs.
@@ -74,26 +81,34 @@ def run_step(
         spec: The step.
         inputs: JSON values, valid under `spec.input_schema`; texts are cleaned and bounded.
         mode: Who answers.
-        llm: The client; needed when the mode is live.
+        llm: The client; needed when the mode is live. `Metered` pays for it out of a budget.
         recorder: Where the answer is recorded.
         limits: Counters shared by the run's steps; without it only `spec.max_calls` holds.
         check: Looks at (inputs, answer) and returns what is wrong with the answer, or None.
         deadline: `clock.monotonic()` value at which the whole run stops asking.
+        noted: What the record keeps of the run: `cause`, `measured`; see its schema.
+        replay: The record that answers when the mode is replay.
         clock: Where time comes from.
 
     Returns:
         A value or a failure; never an exception for what a model or a network can do.
+
+    Raises:
+        RunError: `llm.replay_miss`: the record does not hold this request.
     """
-    setting = _Setting(
+    return run_each(
+        spec,
+        [inputs],
         mode=mode,
         llm=llm,
         recorder=recorder,
-        limits=limits or CallLimits(),
+        limits=limits,
         check=check,
         deadline=deadline,
-        clock=clock or SystemClock(),
-    )
-    return _run(spec, inputs, setting, 0)
+        noted=noted,
+        replay=replay,
+        clock=clock,
+    )[0]
 
 
 def run_each(
@@ -106,6 +121,8 @@ def run_each(
     limits: CallLimits | None = None,
     check: Check | None = None,
     deadline: float | None = None,
+    noted: Mapping[str, Any] | None = None,
+    replay: ReplaySource | None = None,
     clock: Clock | None = None,
 ) -> list[StepResult]:
     """Run one step on many inputs, at most `spec.concurrency_limit` at a time.
@@ -114,6 +131,9 @@ def run_each(
 
     Returns:
         One result for each input, in the order of the inputs.
+
+    Raises:
+        RunError: As `run_step`.
     """
     setting = _Setting(
         mode=mode,
@@ -122,9 +142,11 @@ def run_each(
         limits=limits or CallLimits(),
         check=check,
         deadline=deadline,
+        noted=noted,
+        replay=replay,
         clock=clock or SystemClock(),
     )
-    if mode == Mode.OFFLINE or len(inputs_list) < 2:
+    if mode != Mode.LIVE or len(inputs_list) < 2:
         # Stand-ins are quick and may not be thread-safe.
         return [_run(spec, inputs, setting, i) for i, inputs in enumerate(inputs_list)]
     with ThreadPoolExecutor(max_workers=max(1, spec.concurrency_limit)) as pool:
@@ -135,11 +157,13 @@ def run_each(
 
 
 def _run(spec: StepSpec, inputs: Mapping[str, Any], around: _Setting, ordinal: int) -> StepResult:
+    safe_inputs = _shown(inputs, _MAX_INPUT_TEXT)
+    if around.mode == Mode.REPLAY:
+        return _replayed(spec, safe_inputs, around, ordinal)
     started = around.clock.monotonic()
-    trial = _Trial()
+    trial = Trial()
     value: dict[str, Any] | None = None
     failure: StepFailure | None = None
-    safe_inputs = _cleaned(inputs)
     try:
         _check_inputs(spec, safe_inputs)
         if around.mode == Mode.LIVE:
@@ -148,7 +172,7 @@ def _run(spec: StepSpec, inputs: Mapping[str, Any], around: _Setting, ordinal: i
             value = _ask_offline(spec, safe_inputs)
         _check_value(safe_inputs, value, around.check)
     except (CallError, AnswerError) as error:
-        value, failure = None, StepFailure(kind=error.kind, message=error.message)
+        value, failure = None, StepFailure(kind=error.kind, message=_clean(around, error.message))
     latency = max(0.0, around.clock.monotonic() - started)
     result = StepResult(
         step=spec.name,
@@ -159,29 +183,64 @@ def _run(spec: StepSpec, inputs: Mapping[str, Any], around: _Setting, ordinal: i
         quality="model" if around.mode == Mode.LIVE else spec.quality,
         usage=trial.completion.usage if trial.completion else Usage(),
         latency_sec=round(latency, 3),
-        calls=trial.calls,
+        calls=len(trial.attempts),
     )
     if around.recorder is not None:
-        around.recorder.append(record_line(spec, safe_inputs, result, trial.completion, ordinal))
+        if around.mode == Mode.LIVE and spec.offline and trial.attempts:
+            trial.shadow = _shadow(spec, safe_inputs, value, around)
+        line = record_line(spec, safe_inputs, result, ordinal, trial=trial, noted=around.noted)
+        around.recorder.append(line)
     return result
 
 
-def _cleaned(value: Any) -> Any:
-    """Return the inputs as plain JSON with every text made visible and bounded."""
+def _replayed(spec: StepSpec, inputs: dict[str, Any], around: _Setting, ordinal: int) -> StepResult:
+    result, line = (around.replay or ReplaySource([])).take(spec, inputs, ordinal)
+    if around.recorder is not None:
+        around.recorder.append(line)
+    return result
+
+
+def _shadow(
+    spec: StepSpec, inputs: dict[str, Any], value: dict[str, Any] | None, around: _Setting
+) -> dict[str, Any]:
+    """Return what the stand-in says beside a model, and how far the two agree."""
+    said: dict[str, Any] = {"verdict": "ok", "message": "", "value": None, "agreement": None}
+    try:
+        with around.turn:
+            stood = _within(_SHADOW_SEC, lambda: _ask_offline(spec, inputs))
+        _check_value(inputs, stood, around.check)
+    except (CallError, AnswerError) as error:
+        return said | {"verdict": error.kind, "message": error.message}
+    said["value"] = stood
+    if value is not None:
+        said["agreement"] = compare(spec.output_schema, value, stood)
+    return said
+
+
+def _clean(around: _Setting, text: str) -> str:
+    """Mask secrets before a text goes anywhere: what is shown is then what is recorded."""
+    return text if around.recorder is None else str(around.recorder.clean(text))
+
+
+def _shown(value: Any, most: int | None = None) -> Any:
+    """Return plain JSON with every text made visible and, where `most` is given, bounded."""
     if isinstance(value, str):
-        return clip(visible(value), _MAX_INPUT_TEXT)
+        text = visible(value)
+        return text if most is None else clip(text, most)
     if isinstance(value, Mapping):
-        return {visible(str(key)): _cleaned(item) for key, item in value.items()}
+        return {visible(str(key)): _shown(item, most) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
+        return [_shown(item, most) for item in value]
     return value
 
 
 def _check_inputs(spec: StepSpec, inputs: Any) -> None:
     try:
-        files.canonical_json(inputs)
+        size = len(files.canonical_json(inputs))
     except (TypeError, ValueError) as error:
         raise AnswerError("bad_input", f"the inputs are not JSON: {error}") from error
+    if size > _MAX_INPUT_BYTES:
+        raise AnswerError("bad_input", f"the inputs have {size:,} bytes of {_MAX_INPUT_BYTES:,}")
     problems = schemas.validate_with(spec.input_schema, inputs)
     if problems:
         raise AnswerError("bad_input", "; ".join(str(problem) for problem in problems[:3]))
@@ -205,9 +264,10 @@ def _ask_offline(spec: StepSpec, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ask_model(
-    spec: StepSpec, inputs: dict[str, Any], around: _Setting, trial: _Trial
+    spec: StepSpec, inputs: dict[str, Any], around: _Setting, trial: Trial
 ) -> dict[str, Any]:
-    if around.llm is None:
+    llm = around.llm
+    if llm is None:
         raise CallError("no_key", "no client is configured")
     end = around.clock.monotonic() + spec.timeout_sec
     if around.deadline is not None:
@@ -220,21 +280,28 @@ def _ask_model(
         limit = around.limits.take(spec.name, spec.max_calls)
         if limit is not None:
             raise earlier or CallError("limit_exceeded", limit)
-        trial.calls += 1
+        request = render_request(spec, inputs, left)
         try:
-            completion = _within(left, around.llm, render_request(spec, inputs, left))
+            completion = _within(left, lambda: llm.complete(request))  # noqa: B023 - called at once
             break
         except CallError as error:
+            if error.kind == "budget_exceeded":
+                raise  # refused before anything was sent
+            trial.attempts.append({"verdict": error.kind, "message": _clean(around, error.message)})
             if error.kind == "timeout":
                 raise _late(around) or error from None
             pause = _FIRST_PAUSE_SEC if error.retry_after is None else error.retry_after
             left = end - around.clock.monotonic()
-            if error.kind not in _RETRIED or trial.calls > 1 or pause >= left:
+            if error.kind not in _RETRIED or len(trial.attempts) > 1 or pause >= left:
                 raise
             earlier = error
             around.clock.sleep(pause)
+    trial.attempts.append({"verdict": "answered", "message": ""})
+    completion = replace(completion, text=_clean(around, completion.text))
     trial.completion = completion
-    return read_answer(completion.text, completion.finish_reason, spec.output_schema)
+    value = read_answer(completion.text, completion.finish_reason, spec.output_schema)
+    # What nobody can see says nothing; without it the answer must still fit.
+    return valid_value(_shown(value), spec.output_schema)
 
 
 def _late(around: _Setting) -> CallError | None:
@@ -244,27 +311,27 @@ def _late(around: _Setting) -> CallError | None:
     return CallError("runtime_exceeded", "the run's time is used up")
 
 
-def _within(seconds: float, llm: LLM, request: Request) -> Completion:
+def _within(seconds: float, work: Callable[[], _T]) -> _T:
     """Wait for an answer at most that long.
 
     A client's own timeout counts from the last byte, so a server that drips bytes could hold the
     run for ever; the waiting thread is left behind instead (a daemon, it ends with the process).
     """
-    box: queue.SimpleQueue[Completion | CallError] = queue.SimpleQueue()
+    box: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
 
-    def work() -> None:
+    def answer() -> None:
         try:
-            box.put(llm.complete(request))
-        except CallError as error:
-            box.put(error)
-        except Exception as error:  # noqa: BLE001 - a client may raise anything; the step must not
-            box.put(CallError("http_error", f"{type(error).__name__}: {error}"))
+            box.put((work(), None))
+        except (CallError, AnswerError) as error:
+            box.put((None, error))
+        except BaseException as error:  # noqa: BLE001 - whoever answers may raise anything; the step must not
+            box.put((None, CallError("http_error", f"{type(error).__name__}: {error}")))
 
-    threading.Thread(target=work, name=f"llm-{request.model}", daemon=True).start()
+    threading.Thread(target=answer, name="llm-step", daemon=True).start()
     try:
-        answer = box.get(timeout=seconds)
+        found, error = box.get(timeout=seconds)
     except queue.Empty:
         raise CallError("timeout", f"no answer in {seconds:.1f} s") from None
-    if isinstance(answer, CallError):
-        raise answer
-    return answer
+    if error is not None:
+        raise error
+    return cast("_T", found)

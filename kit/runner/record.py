@@ -144,15 +144,19 @@ class FoundRun:
     problem: str = ""
 
 
-def find_runs(workspace: Workspace, *, trade_date: str | None = None) -> Iterator[FoundRun]:
+def find_runs(
+    workspace: Workspace, *, trade_date: str | None = None, prefix: str = ""
+) -> Iterator[FoundRun]:
     """Find all runs, the latest trade date first, then by folder and attempt.
 
     Args:
         workspace: Whose runs.
         trade_date: Only this date, `YYYY-MM-DD`.
+        prefix: Only folders of a day whose names begin so; the records of others are not read.
     """
     for run_id, folder in _folders(workspace, trade_date):
-        yield _look(run_id, folder)
+        if run_id.partition("/")[2].startswith(prefix):
+            yield _look(run_id, folder)
 
 
 def load_run(workspace: Workspace, reference: str) -> FoundRun:

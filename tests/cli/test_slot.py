@@ -66,7 +66,6 @@ def test_the_schedule_wants_nothing_outside_its_windows(kit: Kit, desk: Workspac
     assert not list(desk.runs.glob("20*"))
 
 
-@pytest.mark.xfail(reason="kit.jobs.slot runs an instant that has not come yet, and sends its card")
 def test_an_instant_in_the_future_is_refused(
     kit: Kit, desk: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

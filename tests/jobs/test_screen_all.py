@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 from kit import files, schemas
 from kit.clock import FixedClock
+from kit.envlock import LockAnswer
 from kit.errors import UsageError
 from kit.jobs.screen_all import run_all_active
+from kit.jobs.screen_news import News
 from kit.jobs.screen_outcome import MergedOutcome
 from kit.state import Store
 from kit.workspace import Workspace
@@ -46,13 +49,21 @@ def ran(workspace: Workspace, store: Store, stages_here: Any) -> Ran:
 
 @pytest.mark.slow
 def test_twelve_bundles_for_a_week_and_the_broken_one_stops_nobody(
-    workspace: Workspace, active: Make, ran: Any
+    workspace: Workspace, active: Make, ran: Any, stages_here: Any
 ) -> None:
+    # Sixty screens need no server sixty times; the other tests here have them.
+    def lock(_workspace: Workspace, bundle: Any, *, forced: bool = False) -> LockAnswer:
+        return LockAnswer(skill_id=bundle.ref)
+
+    def feed(_workspace: Workspace, _bundle: Any, start: datetime, end: datetime) -> News:
+        return News(status="none_found", start=start, end=end, source="test")
+
+    here = stages_here(workspace, around={"lock": lock, "feed": feed})
     names = [f"tiny-{number:02}" for number in range(1, 13)]
     for name in names:
         active(name, BROKEN if name == "tiny-07" else TWO)
     for now in WEEK:
-        done = ran(now)
+        done = ran(now, executor=here)
         day = now[:10]
         assert (done.error(), done.merged.status, done.merged.day.isoformat()) == (
             None,
@@ -82,9 +93,9 @@ def test_twelve_bundles_for_a_week_and_the_broken_one_stops_nobody(
 def test_a_bundle_that_cannot_even_be_opened_is_told(
     workspace: Workspace, active: Make, ran: Any
 ) -> None:
-    for name in ("a", "b", "c"):
+    for name in ("aaa", "bbb", "ccc"):
         active(name, TWO)
-    for name, file in (("a", "manifest.json"), ("c", "SKILL.md")):
+    for name, file in (("aaa", "manifest.json"), ("ccc", "SKILL.md")):
         path = workspace.strategies / name / "0.1.0" / file
         path.chmod(0o644)
         path.write_text("{ no JSON", encoding="utf-8")
@@ -93,9 +104,9 @@ def test_a_bundle_that_cannot_even_be_opened_is_told(
     # What has no readable market comes with the first market there is.
     lines = ran.text.split("\n\n")[2].splitlines()
     assert [line.split("（")[0] for line in lines] == [
-        "1. b@0.1.0：2 只候选 · ⛔ D-012、D-031",
-        "🔴 2. a@0.1.0：没有跑成",
-        "🔴 3. c@0.1.0：没有跑成",
+        "1. bbb@0.1.0：2 只候选 · ⛔ D-012、D-031",
+        "🔴 2. aaa@0.1.0：没有跑成",
+        "🔴 3. ccc@0.1.0：没有跑成",
     ]
     assert "D-051 策略包与校验和不符：manifest.json" in lines[1]
     assert "SKILL.md" in lines[2]
@@ -104,8 +115,8 @@ def test_a_bundle_that_cannot_even_be_opened_is_told(
 def test_by_hand_each_kind_of_trouble_has_its_exit_code(
     workspace: Workspace, active: Make, ran: Any
 ) -> None:
-    active("a", TWO)
-    active("b", BROKEN)
+    active("aaa", TWO)
+    active("bbb", BROKEN)
     done = ran(cron=False, date="2024-09-09")
     error = done.error()
     assert error is not None
@@ -125,7 +136,7 @@ def test_by_hand_each_kind_of_trouble_has_its_exit_code(
 def test_before_the_data_is_complete_and_on_a_closed_day_nothing_runs(
     workspace: Workspace, active: Make, ran: Any
 ) -> None:
-    active("a", TWO)
+    active("aaa", TWO)
     early = ran("2024-09-09T08:00:00+00:00")
     assert (early.merged.status, early.screens, ran.text) == ("not_due", (), "")
     closed = ran("2024-09-17T09:30:00+00:00")
@@ -138,8 +149,8 @@ def test_bundles_share_a_card_when_their_data_is_complete_at_the_same_time(
     workspace: Workspace, store: Store, active: Make, stages_here: Any
 ) -> None:
     """At 17:30 the one is due and the other is not; at 18:30 the other is, and only that one."""
-    active("a", TWO)
-    active("b", TWO, asof="T 18:00 Asia/Shanghai")
+    active("aaa", TWO)
+    active("bbb", TWO, asof="T 18:00 Asia/Shanghai")
     here = stages_here(workspace)
 
     def fire(now: str) -> list[tuple[str, str, list[str]]]:
@@ -149,12 +160,12 @@ def test_bundles_share_a_card_when_their_data_is_complete_at_the_same_time(
         return [(d.merged.ref, d.merged.status, [s.ref for s in d.screens]) for d in found]
 
     assert fire(WEEK[0]) == [
-        ("cn-1630", "degraded", ["a@0.1.0"]),
+        ("cn-1630", "degraded", ["aaa@0.1.0"]),
         ("cn-1800", "not_due", []),
     ]
     assert fire("2024-09-09T10:30:00+00:00") == [
         ("cn-1630", "not_due", []),
-        ("cn-1800", "degraded", ["b@0.1.0"]),
+        ("cn-1800", "degraded", ["bbb@0.1.0"]),
     ]
 
 
@@ -173,16 +184,18 @@ def test_nothing_active_and_an_unreadable_registry(
 def test_a_screen_done_before_stands_on_the_card_as_it_was(
     workspace: Workspace, store: Store, active: Make, ran: Any, stages_here: Any
 ) -> None:
-    active("a", TWO)
-    active("b", TWO)
+    active("aaa", TWO)
+    active("bbb", TWO)
     from kit.jobs.screen import run_screen
 
     clock = FixedClock(WEEK[0])
-    run_screen(workspace, "b", clock=clock, store=store, cron=True, executor=stages_here(workspace))
+    run_screen(
+        workspace, "bbb", clock=clock, store=store, cron=True, executor=stages_here(workspace)
+    )
     done = ran()
     assert [len(s.result["picks"]) for s in done.screens if s.result] == [2, 2]
     assert [s.run.run_id[-1] for s in done.screens if s.run] == ["1", "1"]
-    assert "2. b@0.1.0：2 只候选" in ran.text
+    assert "2. bbb@0.1.0：2 只候选" in ran.text
 
 
 DIES = """\
@@ -214,7 +227,7 @@ run_all_active(workspace, clock=FixedClock(sys.argv[3]), store=Store(workspace.s
 def test_killed_in_the_middle_the_next_fire_finishes_and_sends_once(
     workspace: Workspace, active: Make, ran: Any
 ) -> None:
-    for name in ("a", "b", "c"):
+    for name in ("aaa", "bbb", "ccc"):
         active(name, TWO)
     tests = str(Path(__file__).parent.parent / "conftest.py")
     command = [sys.executable, "-c", DIES, str(workspace.root), tests, WEEK[0]]
@@ -227,9 +240,9 @@ def test_killed_in_the_middle_the_next_fire_finishes_and_sends_once(
     # What was done is not done again; what was cut off is.
     attempts = {p.name: sorted(a.name for a in p.iterdir()) for p in workspace.runs.glob("2024*/*")}
     assert attempts == {
-        "screen-a@0.1.0": ["1"],
-        "screen-b@0.1.0": ["1.dead", "2"],
-        "screen-c@0.1.0": ["1"],
+        "screen-aaa@0.1.0": ["1"],
+        "screen-bbb@0.1.0": ["1.dead", "2"],
+        "screen-ccc@0.1.0": ["1"],
         "screens-cn-1630": ["1.dead", "2"],
     }
 
@@ -238,10 +251,10 @@ def test_killed_in_the_middle_the_next_fire_finishes_and_sends_once(
 def test_with_kernels_one_dies_and_the_other_is_told(
     workspace: Workspace, store: Store, active: Make, ran: Any
 ) -> None:
-    active("a", "import os; os._exit(7)")
-    active("b", TWO)
+    active("aaa", "import os; os._exit(7)")
+    active("bbb", TWO)
     done = ran(executor=None)
     assert [s.status for s in done.screens] == ["failed", "degraded"]
     assert done.error() is None
-    assert "🔴 1. a@0.1.0：没有跑成（D-054 运行进程在「筛选」被终止" in ran.text
-    assert "2. b@0.1.0：2 只候选" in ran.text
+    assert "🔴 1. aaa@0.1.0：没有跑成（D-054 运行进程在「筛选」被终止" in ran.text
+    assert "2. bbb@0.1.0：2 只候选" in ran.text
