@@ -139,7 +139,7 @@ def _engine(result: BacktestResult, facts: Facts) -> dict[str, Any]:
         },
         "fingerprints": dict(facts.fingerprints),
         "versions": dict(facts.versions),
-        "steps": [asdict(step) | {"differences": list(step.differences)} for step in facts.steps],
+        "steps": [_jsonable(asdict(step)) for step in facts.steps],
         "guards": facts.guards(),
         **({"partial": list(facts.partial)} if facts.partial else {}),
         "unfilled": _unfilled(result.unfilled),
@@ -154,3 +154,7 @@ def _unfilled(table: pd.DataFrame) -> dict[str, dict[str, int]]:
         for symbol, row in table.iterrows()
         if row.any()
     }
+
+
+def _jsonable(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}

@@ -27,12 +27,16 @@ class StepQuality:
         differences: What the model does that the equivalent does not.
         agreement: Share of recorded model answers the equivalent agreed with; None when nobody
             has measured it.
+        interval: Its 95 % interval.
+        answers: How many answers were compared.
     """
 
     name: str
     quality: str
     differences: tuple[str, ...] = ()
     agreement: float | None = None
+    interval: tuple[float, float] | None = None
+    answers: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

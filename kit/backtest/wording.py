@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from kit.llm.agreement import NOT_MEASURED
+from kit.llm.agreement import agreement_text as agreement_words
+
 if TYPE_CHECKING:
     from kit.backtest.facts import Facts, StepQuality
 
@@ -72,7 +75,9 @@ def advice(facts: Facts) -> list[tuple[str, str, str]]:
 
 def agreement_text(step: StepQuality) -> str:
     """Return how often an offline equivalent agreed with the model; `未测` until measured."""
-    return "未测" if step.agreement is None else _percent(step.agreement)
+    if step.agreement is None or step.interval is None:
+        return NOT_MEASURED
+    return agreement_words(step.agreement, *step.interval, step.answers)
 
 
 def fold_rows(folds: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:

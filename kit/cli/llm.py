@@ -59,11 +59,11 @@ def agreement(session: output.Session, ref: str, step: str | None, as_json: bool
     Only answers of real models count; fewer than 20 of them are 未测.
     """
     from kit.jobs.agreement import agreement as measure
-    from kit.jobs.agreement import agreement_text
+    from kit.jobs.agreement import words
 
     found = measure(session.workspace(), ref, step)
     if as_json:
         output.emit_json({"ref": ref, "steps": [each.to_dict() for each in found]})
         return
-    rows = [(f.step, agreement_text(f), f.count, f.days, f.left_out) for f in found]
+    rows = [(f.step, words(f), f.count, f.days, f.left_out) for f in found]
     output.table(("step", "agreement", "answers", "days", "left out"), rows)

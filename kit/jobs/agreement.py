@@ -16,22 +16,19 @@ from typing import Any
 from kit import files
 from kit.bundle import Bundle, Finding, Ref, parse_ref, resolve
 from kit.errors import BundleError, DataError, UsageError
-from kit.llm.agreement import Agreement, mean_interval
+from kit.llm.agreement import NOT_MEASURED, Agreement, agreement_text, mean_interval
 from kit.llm.mode import Mode
 from kit.runner.record import find_runs
 from kit.schemas import suggestion
 from kit.workspace import Workspace
 
 __all__ = [
-    "NOT_MEASURED",
     "agreement",
-    "agreement_text",
     "exact_findings",
     "measured_agreement",
     "measured_text",
+    "words",
 ]
-
-NOT_MEASURED = "未测"
 
 _LLM_FILE = "llm.jsonl"
 _FINISHED = {"ok", "degraded"}
@@ -144,14 +141,14 @@ def exact_findings(workspace: Workspace, root: Path) -> list[Finding]:
 def measured_text(workspace: Workspace, strategy_id: str, step: str) -> str | None:
     """Return `measured_agreement` in words (zh-CN), None until there is one."""
     found = measured_agreement(workspace, strategy_id, step)
-    return None if found is None else agreement_text(found)
+    return None if found is None else words(found)
 
 
-def agreement_text(found: Agreement | None) -> str:
-    """Write a measured agreement for a reader; `未测` until there is one (zh-CN)."""
-    if found is None or not found.measured:
+def words(found: Agreement) -> str:
+    """Write an agreement for a reader; `未测` until it is measured (zh-CN)."""
+    if not found.measured:
         return NOT_MEASURED
-    return f"{found.mean:.0%}（95% 区间 {found.low:.0%}-{found.high:.0%}，{found.count} 次）"
+    return agreement_text(found.mean, found.low, found.high, found.count)
 
 
 def _measured(workspace: Workspace, wanted: Ref, steps: Sequence[str]) -> list[Agreement]:

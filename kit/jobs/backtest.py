@@ -16,6 +16,7 @@ from kit.backtest.warmup import needed_history
 from kit.bundle import Bundle
 from kit.clock import Clock, iso
 from kit.errors import GuardError
+from kit.jobs.agreement import measured_agreement
 from kit.jobs.lock import require_lock
 from kit.jobs.recording import record_panel
 from kit.jobs.study import Study, count, open_study
@@ -97,7 +98,7 @@ def facts_of(workspace: Workspace, study: Study, result: BacktestResult, *, cloc
         asked=universe.asked,
         partial=study.partial,
         universe_note=universe.note,
-        steps=_steps(bundle),
+        steps=_steps(workspace, bundle),
         # Signals on cut bars; an order filled on its own bar must outlive a delay as well.
         lookahead=same_bar_test(check_lookahead(bundle.engine, panel), result),
         warmup_declared=bundle.manifest.data_contract.warmup_bars,
@@ -119,9 +120,19 @@ def _warmup_needed(bundle: Bundle, panel: MarketPanel) -> int:
         return len(panel.dates)
 
 
-def _steps(bundle: Bundle) -> tuple[StepQuality, ...]:
-    return tuple(
-        StepQuality(name=name, quality=step.quality, differences=tuple(step.differences))
-        for name in bundle.prompts
-        for step in [bundle.step(name)]
-    )
+def _steps(workspace: Workspace, bundle: Bundle) -> tuple[StepQuality, ...]:
+    found = []
+    for name in bundle.prompts:
+        step = bundle.step(name)
+        measured = measured_agreement(workspace, bundle.id, name)
+        found.append(
+            StepQuality(
+                name=name,
+                quality=step.quality,
+                differences=tuple(step.differences),
+                agreement=measured.mean if measured else None,
+                interval=(measured.low, measured.high) if measured else None,
+                answers=measured.count if measured else 0,
+            )
+        )
+    return tuple(found)

@@ -11,7 +11,6 @@ from kit.bundle import Bundle
 from kit.clock import Clock
 from kit.degradation import ABORT, ReportBuilder
 from kit.errors import UsageError
-from kit.jobs.agreement import NOT_MEASURED
 from kit.jobs.llm_budget import audit_step, metered_model
 from kit.llm import (
     LLM,
@@ -26,6 +25,7 @@ from kit.llm import (
     run_each,
     run_step,
 )
+from kit.llm.agreement import NOT_MEASURED
 from kit.llm.models import takes_json_schema
 from kit.llm.record import record_line
 from kit.llm.step import Check

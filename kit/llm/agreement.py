@@ -14,7 +14,20 @@ from typing import Any
 
 from kit import files
 
-__all__ = ["LEAST", "Agreement", "compare", "jaccard", "mean_interval", "overlap"]
+__all__ = [
+    "LEAST",
+    "NOT_MEASURED",
+    "Agreement",
+    "agreement_text",
+    "compare",
+    "jaccard",
+    "mean_interval",
+    "overlap",
+]
+
+NOT_MEASURED = "未测"
+"""What a reader is told of an agreement that nobody has measured."""
+
 
 LEAST = 20
 """Fewer pairs of answers than this measure nothing."""
@@ -56,6 +69,11 @@ class Agreement:
         figures = {"mean": self.mean, "low": self.low, "high": self.high}
         shown = figures if self.measured else dict.fromkeys(figures)
         return {**vars(self), **shown, "measured": self.measured, "fields": dict(self.fields)}
+
+
+def agreement_text(mean: float, low: float, high: float, count: int) -> str:
+    """Write a measured agreement with its 95 % interval for a reader (zh-CN)."""
+    return f"{mean:.0%}（95% 区间 {low:.0%}-{high:.0%}，{count} 次）"
 
 
 def compare(

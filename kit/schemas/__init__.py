@@ -105,10 +105,11 @@ def validate_with(schema: Mapping[str, Any], value: Any, *, foreign: bool = Fals
 
 def schema_problem(schema: Mapping[str, Any]) -> str:
     """Say why a schema that came from outside is no usable JSON Schema; empty when it is one."""
-    from jsonschema import SchemaError
+    from jsonschema import FormatChecker, SchemaError
 
     try:
-        _validator(schema).check_schema(schema)
+        # No formats: a `pattern` may be written for another engine, and is let be.
+        _validator(schema).check_schema(schema, format_checker=FormatChecker(formats=()))
     except SchemaError as error:
         path = dotted(error.absolute_path)
         return f"{path}: {_short(error.message)}" if path else _short(error.message)

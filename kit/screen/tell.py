@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kit.degradation import ABORT, DegradationReport, Entry, ReportBuilder, failure_label
 from kit.degradation.wording import fill
 from kit.llm import StepResult, StepSpec
+from kit.llm.agreement import NOT_MEASURED
 from kit.screen.data import ScreenData
 from kit.screen.picks import Rejected
 from kit.screen.wording import CAUSES, time_text
@@ -30,7 +31,6 @@ __all__ = [
     "worded",
 ]
 
-_NOT_MEASURED = "未测"
 _NOTHING = "今天没有符合条件的股票，不操作"
 _NOTHING_USABLE = "规则的结果都不可用，今天有没有机会无从判断；不操作，先请策略作者修正"
 _REJECTED = "规则返回的 {count} 只{why}，不采用（{symbols}）"
@@ -118,7 +118,7 @@ def _worded(entry: Entry) -> Entry:
 
 
 def tell_offline(
-    report: ReportBuilder, spec: StepSpec, cause: str, measured: str = _NOT_MEASURED
+    report: ReportBuilder, spec: StepSpec, cause: str, measured: str = NOT_MEASURED
 ) -> str:
     """Record that a step's stand-in answers, and return the action the policy takes.
 

@@ -188,10 +188,15 @@ def test_weak_stand_ins_are_listed_with_what_they_miss(result: BacktestResult, f
     assert "rank" not in warned
     assert first.index(warned) < first.index("未来函数")
     exact = facts(
-        steps=(StepQuality(name="rank", quality="exact", agreement=0.9),), universe_note=""
+        steps=(
+            StepQuality(
+                name="rank", quality="exact", agreement=0.9, interval=(0.7, 0.97), answers=20
+            ),
+        ),
+        universe_note="",
     )
     page = Page(build_report(replace(result, notes=()), exact))
-    assert page.rows(HEADINGS[1], "rank", "等价", "90.0%", "无")
+    assert page.rows(HEADINGS[1], "rank", "等价", "90%（95% 区间 70%-97%，20 次）", "无")
     assert not any("离线替代完成" in text for text in page.texts[HEADINGS[0]])
     page = Page(build_report(replace(result, notes=()), facts(steps=(), universe_note="")))
     assert page.texts[HEADINGS[1]] == ["没有要特别说明的。"]

@@ -18,7 +18,7 @@ import pytest
 from kit import files
 from kit.cli.main import run as command
 from kit.errors import RegistryError, UsageError
-from kit.jobs.agreement import agreement, agreement_text, exact_findings, measured_agreement
+from kit.jobs.agreement import agreement, exact_findings, measured_agreement, words
 from kit.llm import LLM, Completion, LiteLLM, Mode, Recorder, Request, StepSpec, run_step
 from kit.runner import RunKey
 from kit.runner.record import RunRecord
@@ -114,7 +114,7 @@ def test_twenty_answers_of_a_model_are_a_measurement(workspace: Workspace, tiny:
     assert (found.count, found.days, found.mean) == (20, 20, 0.75)
     assert (round(found.low, 3), round(found.high, 3)) == (0.531, 0.888)
     assert found.fields == {"focus_sectors": {"measure": "jaccard", "mean": 0.75}}
-    assert agreement_text(found) == "75%（95% 区间 53%-89%，20 次）"
+    assert words(found) == "75%（95% 区间 53%-89%，20 次）"
     # Every version together, one of them, and one that never ran.
     record_run(workspace, 30, ["军工"], subject="tiny-screen@draft")
     assert [a.count for a in agreement(workspace, tiny)] == [21, 0]
@@ -136,7 +136,7 @@ def test_what_proves_nothing_does_not_count(workspace: Workspace, tiny: str) -> 
     where.write_text(json.dumps(old) + "\n", encoding="utf-8")
     (found,) = agreement(workspace, tiny, FILTER)
     assert (found.count, found.left_out, found.measured) == (19, 2, False)
-    assert agreement_text(found) == "未测"
+    assert words(found) == "未测"
     assert measured_agreement(workspace, tiny, FILTER) is None
 
 
@@ -298,4 +298,4 @@ def test_a_real_small_model_is_measured(workspace: Workspace, tiny: str, local_m
     assert (found.count, found.left_out) == (len(scores), 24 - len(scores))
     assert found.mean == pytest.approx(sum(scores) / len(scores), abs=1e-5)
     assert 0 <= found.low <= found.mean <= found.high <= 1
-    print(agreement_text(found))  # noqa: T201 - shown with -s
+    print(words(found))  # noqa: T201 - shown with -s
