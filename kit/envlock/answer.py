@@ -115,6 +115,19 @@ class LockAnswer:
             "remedy_hint": self.remedy_hint,
         }
 
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> LockAnswer:
+        """Read what `to_dict` wrote."""
+        return cls(
+            skill_id=value["skill_id"],
+            details=value.get("details", {}),
+            forced=value.get("warnings", ()),
+            servers=[ServerSeen(**server) for server in value.get("servers", ())],
+            tools=[ToolSeen(**tool) for tool in value.get("tools", ())],
+            env=value.get("env", ()),
+            databases=value.get("databases", ()),
+        )
+
     def error(self) -> LockError:
         """Return the error a command ends with; `details` is the whole answer."""
         return refusal(self.to_dict())

@@ -95,7 +95,11 @@ def compare_tool(
     if live.problem:
         diff.reason, diff.message, diff.evidence = "bad_schema", live.problem, UNVERIFIABLE
         return diff
-    _compare_inputs(diff, locked, live.input_schema, stored)
+    try:
+        _compare_inputs(diff, locked, live.input_schema, stored)
+    except McpError as error:
+        diff.reason, diff.message, diff.evidence = "bad_schema", error.message, UNVERIFIABLE
+        return diff
     _compare_outputs(diff, locked, output_fields(live.output_schema), call)
     if stored is not None:
         diff.type_changes = _type_changes(locked, live, stored)

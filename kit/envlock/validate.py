@@ -6,8 +6,9 @@ No stage stops another, except that a server that did not start has no tools to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+import queue
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from kit.envlock.stored import read_stored
 from kit.envlock.tools import UNVERIFIABLE, ToolDiff, compare_tool
 from kit.errors import McpError
 from kit.mcp import ServerConfig, ServerInfo, ServerPool
+from kit.redact import Redactor
+from kit.text import clip, visible
 from kit.workspace import environ
 
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ __all__ = ["DEADLINE_SEC", "channel_mismatches", "check_lock"]
 
 DEADLINE_SEC = 30.0
 """Seconds one check may take, all servers and databases together."""
+
+_LEEWAY_SEC = 1.0  # for those who keep the deadline themselves, and name what they waited for
+_MOST_TEXT, _MOST_ITEMS = 2000, 100
 
 
 def check_lock(
@@ -54,12 +60,13 @@ def check_lock(
     """
     lock = bundle.manifest.env_lock
     found: dict[str, list[Mapping[str, Any]]] = {key: [] for key in DETAILS}
+    if lock.required_mcps:
+        pool.warm()
     timer = clock or SystemClock()
     check = _Check(root=bundle.root, pool=pool, until=timer.monotonic() + deadline_sec, clock=timer)
-    with ThreadPoolExecutor(max_workers=len(lock.required_mcps) + 1) as side_by_side:
-        asked = [side_by_side.submit(check.server, mcp) for mcp in lock.required_mcps]
-        reached = check_databases(lock.required_db, databases, seconds=database_sec)
-        servers = [each.result() for each in asked]
+    asked = [check.begin(mcp) for mcp in lock.required_mcps]
+    reached = check_databases(lock.required_db, databases, seconds=database_sec)
+    servers = [each() for each in asked]
     forced: list[Mapping[str, Any]] = []
     (forced if force_channel else found["channel_mismatch"]).extend(
         channel_mismatches(lock, pool.servers)
@@ -113,29 +120,56 @@ class _Check:
     until: float
     clock: Clock
 
+    @property
+    def _left(self) -> float:
+        return max(0.0, self.until - self.clock.monotonic())
+
+    def begin(self, mcp: LockedMcp) -> Callable[[], _Server]:
+        """Begin to look at a server; what is returned waits for the outcome, until the deadline."""
+        done: queue.SimpleQueue[_Server | BaseException] = queue.SimpleQueue()
+
+        def look() -> None:
+            try:
+                done.put(self.server(mcp))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                done.put(error)
+
+        def outcome() -> _Server:
+            try:
+                result = done.get(timeout=self._left + _LEEWAY_SEC)
+            except queue.Empty:
+                said = "the check of this server did not come to its end in time"
+                return _Server(failures=[_missing(mcp, McpError("mcp.timeout", said))])
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        # Work on a schema cannot be stopped: it is left behind, and ends with us.
+        threading.Thread(target=look, name=f"lock-{mcp.name}", daemon=True).start()
+        return outcome
+
     def server(self, mcp: LockedMcp) -> _Server:
         """Start a server, compare its version, then each locked tool."""
         result = _Server()
         names = {"mcp": mcp.name, "min_version": mcp.min_version, "source": mcp.source}
         try:
-            info = self.pool.describe(mcp.name)
+            info = self.pool.describe(mcp.name, timeout_sec=self._left)
         except McpError as error:
-            reason = error.code.removeprefix("mcp.")
-            tail = str(error.details.get("stderr_tail", ""))
-            entry = {**names, "reason": reason, "message": error.message, "stderr_tail": tail}
-            result.failures.append(("missing_mcps", entry))
+            result.failures.append(_missing(mcp, error))
             return result
-        result.seen = ServerSeen(mcp=mcp.name, version=info.version, channel=info.channel)
+        masked = self.pool.servers[mcp.name].redactor()
+        version = masked.text(info.version)
+        result.seen = ServerSeen(mcp=mcp.name, version=version, channel=info.channel)
         too_old = _version(mcp, info)
         if too_old:
             reason, message = too_old
             entry = {**names, "actual": info.version, "reason": reason, "message": message}
-            result.failures.append(("version_too_old", entry))
+            result.failures.append(("version_too_old", _told(entry, masked)))
         for tool in mcp.tools_used:
             diff = self._tool(mcp, tool, info)
             if diff.failed:
                 entry = {"mcp": mcp.name, "tool": tool.tool_name, "source": mcp.source}
-                result.failures.append(("schema_diffs", {**entry, **vars(diff)}))
+                result.failures.append(("schema_diffs", _told({**entry, **vars(diff)}, masked)))
             else:
                 result.tools.append(
                     ToolSeen(mcp=mcp.name, tool=tool.tool_name, evidence=diff.evidence)
@@ -154,12 +188,37 @@ class _Check:
             return ToolDiff(reason="repeated_tool", message=message, evidence=UNVERIFIABLE)
 
         def call(arguments: Mapping[str, Any]) -> Any:
-            left = self.until - self.clock.monotonic()
-            if left <= 0:
+            if not (left := self._left):
                 raise McpError("mcp.timeout", "no time was left for the call")
             return self.pool.call(mcp.name, name, arguments, timeout_sec=left).payload
 
         return compare_tool(tool, live, read_stored(self.root, mcp.name, name), call)
+
+
+def _missing(mcp: LockedMcp, error: McpError) -> tuple[str, Mapping[str, Any]]:
+    """Return the failure of a server that cannot be used."""
+    return "missing_mcps", {
+        "mcp": mcp.name,
+        "min_version": mcp.min_version,
+        "source": mcp.source,
+        "reason": error.code.removeprefix("mcp."),
+        "message": error.message,
+        "stderr_tail": str(error.details.get("stderr_tail", "")),
+    }
+
+
+def _told(value: Any, masked: Redactor) -> Any:
+    """Return what a server said as it may be shown: without secrets, visible, of bounded length."""
+    if isinstance(value, str):
+        return clip(visible(masked.text(value)), _MOST_TEXT)
+    if isinstance(value, Mapping):
+        return {key: _told(item, masked) for key, item in value.items()}
+    if isinstance(value, list):
+        kept = [_told(item, masked) for item in value[:_MOST_ITEMS]]
+        strings = all(isinstance(item, str) for item in kept)
+        more = len(value) - len(kept)
+        return [*kept, f"… and {more} more"] if more and strings else kept
+    return value
 
 
 def _version(mcp: LockedMcp, info: ServerInfo) -> tuple[str, str] | None:

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from kit.text import clip, one_line
+
 __all__ = ["evidence_label", "hint"]
 
 Entry = Mapping[str, Any]
+
+_MOST_FIELDS, _MOST_NAME = 10, 80
 
 _EVIDENCE = {"schema": "按服务声明的结构", "canary": "按一次试调用的结果"}
 
@@ -29,14 +33,21 @@ _TEXTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "version_too_old": {
             "too_old": "{mcp} 版本 {actual} 过低：请升级到 {min_version} 以上（{source}）",
+            "not_a_version": "{mcp} 报告的版本不是版本号：请换用 {source}",
+            "bad_min_version": "manifest 中 {mcp} 的 min_version（{min_version}）"
+            "不是版本号：请改正",
             "*": "{mcp} 没有报告自己的版本：请换用报告版本的发行版（{source}）",
         },
         "schema_diffs": {
             "no_tool": "{mcp} 没有可用的工具 {tool}：请换用 {source}，或重新冻结策略",
             "unverifiable": "{mcp}.{tool} 无法核对：服务没有声明字段，试调用也没有给出，"
             "请在 manifest 中补写 canary，或换用 {source}",
-            "*": "{mcp}.{tool} 与冻结时不一致（{fields}）：请换用 {source}，"
+            "changed": "{mcp}.{tool} 与冻结时不一致（{fields}）：请换用 {source}，"
             "或按新结构修改并重新冻结策略",
+            "repeated_tool": "{mcp} 重复声明了工具 {tool}：请换用 {source}",
+            "bad_schema": "{mcp}.{tool} 声明的结构不可用：请换用 {source}",
+            "*": "{mcp}.{tool} 的试调用没有成功（{reason}）：请检查该服务及其所需的环境变量，"
+            "或换用 {source}",
         },
         "missing_env": {"*": "请设置环境变量 {name}（{purpose}）"},
         "unreachable_db": {
@@ -80,4 +91,6 @@ def _fields(entry: Entry) -> str:
         for key in _FIELD_KEYS
         for item in entry.get(key, ())
     ]
-    return "、".join(dict.fromkeys(found))
+    names = [clip(one_line(name), _MOST_NAME) for name in dict.fromkeys(found)]
+    more = f" 等 {len(names)} 项" if len(names) > _MOST_FIELDS else ""
+    return "、".join(names[:_MOST_FIELDS]) + more

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from sqlalchemy import insert
 
-from kit import files
+from kit import files, schemas
 from kit.bundle import Bundle, CheckResult
 from kit.clock import Clock, iso
 from kit.degradation import ReportBuilder
@@ -23,6 +24,7 @@ from kit.envlock import (
 )
 from kit.errors import LockError
 from kit.mcp import ServerPool, load_servers
+from kit.redact import Redactor
 from kit.state import Store, tables
 from kit.workspace import Workspace
 
@@ -36,6 +38,7 @@ __all__ = [
     "lock_facts",
     "lock_rows",
     "lock_variables",
+    "recorded_lock",
     "require_lock",
     "tell_lock",
 ]
@@ -67,6 +70,22 @@ def bundle_lock(workspace: Workspace, bundle: Bundle, *, forced: bool = False) -
     """
     with _pool(workspace, bundle) as pool:
         return check_lock(bundle, pool, _databases(workspace, bundle), force_channel=forced)
+
+
+def recorded_lock(folder: Path) -> LockCheck:
+    """Return a check that gives the answer of a recorded run again; nothing is started.
+
+    A run whose configuration let no check happen left no answer: it is checked anew.
+    """
+
+    def check(workspace: Workspace, bundle: Bundle, *, forced: bool = False) -> LockAnswer:
+        if not (folder / LOCK_FILE).is_file():
+            return bundle_lock(workspace, bundle, forced=forced)
+        value = files.read_json(folder / LOCK_FILE)
+        schemas.check("lock-answer", value, where=LOCK_FILE)
+        return LockAnswer.from_dict(value)
+
+    return check
 
 
 def require_lock(
@@ -144,12 +163,13 @@ def freeze_lock(workspace: Workspace, bundle: Bundle) -> CheckResult:
                 mend=answer.remedy_hint,
                 facts=answer.to_dict(),
             )
-        artifacts = {}
+        artifacts, masked = {}, Redactor()  # a version is published as it is
         for seen in answer.tools:
             info = pool.describe(seen.mcp)
             tool = info.tool(seen.tool)
             if tool is not None:
-                artifacts[stored_path(seen.mcp, seen.tool)] = stored_bytes(info, tool)
+                text = stored_bytes(info, tool).decode("utf-8")
+                artifacts[stored_path(seen.mcp, seen.tool)] = masked.text(text).encode("utf-8")
     servers = ", ".join(f"{server.mcp} {server.version}" for server in answer.servers)
     return CheckResult(
         name="lock",
@@ -190,7 +210,8 @@ def lock_facts(answer: LockAnswer) -> dict[str, Any]:
     return {
         "status": "valid" if answer.ok else "failed",
         "stages_failed": answer.stages_failed,
-        "servers": {server.mcp: server.version for server in answer.servers},
+        # Of a lock that failed, `lock.json` keeps the failures and not who was there.
+        "servers": {server.mcp: server.version for server in answer.servers if answer.ok},
     }
 
 

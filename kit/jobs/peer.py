@@ -19,7 +19,9 @@ import pandas as pd
 
 from kit import files
 from kit.backtest import BacktestResult
+from kit.clock import SystemClock
 from kit.errors import KitError, RunError
+from kit.jobs.lock import require_lock
 from kit.jobs.study import Study, open_study
 from kit.workspace import Workspace, environ
 
@@ -101,10 +103,13 @@ def compare_with_peer(
         KitError: `peer.not_installed`.
         RunError: `peer.failed` with what it said, `peer.timeout`.
         DataError: As `open_study`.
+        LockError: As `require_lock`.
     """
     python = _python(workspace)
     progress("load")
     study = open_study(workspace, ref, start=start, end=end, symbols=symbols, source=source)
+    progress("lock")
+    require_lock(workspace, study.bundle, clock=SystemClock())
     progress("simulate")
     result = study.inputs.simulate(study.bundle.engine())
     progress("peer")

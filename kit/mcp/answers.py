@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kit import files, schemas
 from kit.errors import DataError, McpError
-from kit.mcp.introspect import local_reference
+from kit.mcp.introspect import local_reference, size_problem
 from kit.text import clip, one_line
 
 __all__ = ["ResourceLink", "ServerInfo", "ToolAnswer", "ToolInfo", "read_answer", "read_tools"]
@@ -23,21 +25,44 @@ class ToolInfo:
     Attributes:
         name: Its name.
         description: Its description, possibly empty.
-        input_schema: JSON Schema of its arguments; `{}` where the declared one is unusable.
-        output_schema: JSON Schema of its structured answer; None where it declares none,
-            or where the declared one is unusable.
+        declared: Its `inputSchema` and `outputSchema`, whatever they are.
         annotations: Hints such as `readOnlyHint`.
         meta: The tool's `_meta`.
-        problem: What is wrong with the entry or a schema; empty when nothing is.
+        odd: What is wrong with the entry itself; empty when nothing is.
     """
 
     name: str
     description: str
-    input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any] | None
+    declared: Mapping[str, Any]
     annotations: Mapping[str, Any]
     meta: Mapping[str, Any]
-    problem: str = ""
+    odd: str = ""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of its arguments; `{}` where the declared one is unusable."""
+        return {} if "inputSchema" in self._wrong else self.declared["inputSchema"]
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """JSON Schema of its structured answer; None where there is none, or an unusable one."""
+        return None if "outputSchema" in self._wrong else self.declared.get("outputSchema")
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the entry or a schema; empty when nothing is."""
+        wrong = [f"{key}: {reason}" for key, reason in self._wrong.items()]
+        return "; ".join([*filter(None, [self.odd]), *wrong])
+
+    @cached_property
+    def _wrong(self) -> Mapping[str, str]:
+        # Looked at when it is asked for: of thousands of tools a run uses three.
+        return {
+            key: reason
+            for key in ("inputSchema", "outputSchema")
+            if (key == "inputSchema" or self.declared.get(key) is not None)
+            and (reason := _schema_problem(self.declared.get(key)))
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +80,8 @@ class ServerInfo:
         tools: Its tools, each name once (the first entry stands), in the order listed.
         duplicates: Names that it lists more than once; `pool.call` refuses them.
         stderr_tail: The last lines it wrote to stderr, secrets masked.
-        problems: Everything odd that did not stop it: lines on stdout that are no message,
-            unusable schemas, a listing that goes in circles.
+        problems: Everything odd that did not stop it: lines on stdout that are no message, names
+            listed twice. What is wrong with a tool stands at the tool.
     """
 
     name: str
@@ -142,36 +167,30 @@ def read_tools(entries: list[Any]) -> tuple[tuple[ToolInfo, ...], tuple[str, ...
     tools: dict[str, ToolInfo] = {}
     counts: Counter[str] = Counter()
     for place, entry in enumerate(entries):
-        name = entry.get("name") if isinstance(entry, dict) else None
+        name, odd = entry.get("name") if isinstance(entry, dict) else None, ""
         if not isinstance(name, str) or not name:
-            name, entry = f"#{place}", {"inputSchema": {}, "problem": "an entry without a name"}
+            name, entry, odd = f"#{place}", {"inputSchema": {}}, "an entry without a name"
         counts[name] += 1
-        tools.setdefault(name, _tool(name, entry))
+        tools.setdefault(name, _tool(name, entry, odd))
     return tuple(tools.values()), tuple(name for name, count in counts.items() if count > 1)
 
 
-def _tool(name: str, entry: Mapping[str, Any]) -> ToolInfo:
-    wrong = {
-        key: reason
-        for key in ("inputSchema", "outputSchema")
-        if (key == "inputSchema" or entry.get(key) is not None)
-        and (reason := _schema_problem(entry.get(key)))
-    }
-    reasons = [f"{key}: {reason}" for key, reason in wrong.items()]
+def _tool(name: str, entry: Mapping[str, Any], odd: str) -> ToolInfo:
     return ToolInfo(
         name=name,
         description=str(entry.get("description") or ""),
-        input_schema={} if "inputSchema" in wrong else entry["inputSchema"],
-        output_schema=None if "outputSchema" in wrong else entry.get("outputSchema"),
+        declared={key: entry.get(key) for key in ("inputSchema", "outputSchema")},
         annotations=_mapping(entry.get("annotations")),
         meta=_mapping(entry.get("_meta")),
-        problem="; ".join([*filter(None, [entry.get("problem")]), *reasons]),
+        odd=odd,
     )
 
 
 def _schema_problem(schema: Any) -> str:
     if not isinstance(schema, dict):
         return f"is not an object but {type(schema).__name__}"
+    if too_much := size_problem(schema):
+        return too_much
     for reference in _references(schema):
         shown = clip(one_line(reference), 100)
         if not reference.startswith("#"):
@@ -266,7 +285,11 @@ def _check(server: str, tool: ToolInfo, value: Any) -> None:
         raise _refusal("mcp.protocol", server, tool.name, said) from error
     if tool.output_schema is None:
         return
-    problems = schemas.validate_with(tool.output_schema, value)
+    try:
+        problems = schemas.validate_with(tool.output_schema, value, foreign=True)
+    except (RecursionError, re.error) as error:
+        said = "declares an output schema that no answer can be held against"
+        raise _refusal("mcp.bad_schema", server, tool.name, said) from error
     if problems:
         shown = clip("; ".join(str(problem) for problem in problems[:3]), 500)
         said = f"answered off its own schema: {shown}"

@@ -16,13 +16,15 @@ from kit.mcp.servers import ServerConfig
 from kit.mcp.stdio import StdioServer
 from kit.mcp.trouble import Trouble, is_closed
 from kit.mcp.versions import is_sdk_version
-from kit.text import one_line
+from kit.text import clip, one_line
 
 __all__ = ["Connection"]
 
 _MOST_PAGES = 200
 _METHOD_NOT_FOUND = -32601
 _LAST_WORDS_SEC = 0.5
+_MOST_VERSION = 100
+_GOODBYE_SEC = 2.0
 
 
 class Connection:
@@ -47,6 +49,7 @@ class Connection:
         self._headers: dict[str, str] = {}
         self._trouble = Trouble(config, self._process)
         self._doing = "initialize"
+        self._owed = 0
 
     async def run(self) -> None:
         """Start the server, keep it until `stop`, end it. Never raises; see `failure`."""
@@ -66,7 +69,9 @@ class Connection:
         self._introducing.cancel()
         self._done.set()
         if self._process is not None:
-            self._process.polite = self.info is not None and self.failure is None
+            # Who still owes an answer does not listen for its end either.
+            heard = self.info is not None and self.failure is None
+            self._process.polite = heard and not self._owed
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None, timeout_sec: float
@@ -79,10 +84,15 @@ class Connection:
         """
         self.check()
         noise = self._noise
+        self._owed += 1
         try:
             with anyio.fail_after(timeout_sec):
-                return await self._send(method, params)
+                result = await self._send(method, params)
+            self._owed -= 1
+            return result
         except Exception as error:
+            if not isinstance(error, TimeoutError):
+                self._owed -= 1
             explained = await self._explained(error, method, timeout_sec, noise)
             if is_closed(error):
                 self.failure = copy.copy(explained)
@@ -97,7 +107,7 @@ class Connection:
         self.check()
         if self.info is None:
             raise self._trouble.error(
-                "mcp.timeout", f"did not answer {self._doing} in {deadline_sec:g} s"
+                "mcp.timeout", f"did not answer {self._doing} in {round(deadline_sec, 1):g} s"
             )
         return self.info
 
@@ -142,7 +152,11 @@ class Connection:
             streamable_http_client(self.config.url, http_client=client) as streams,
         ):
             client.event_hooks = {"response": [note_status]}
-            yield streams
+            try:
+                yield streams
+            finally:
+                # The transport says goodbye to the session, and waits for an answer.
+                client.timeout = _GOODBYE_SEC
 
     async def _introduce(self, session: Any) -> None:
         try:
@@ -193,14 +207,13 @@ class Connection:
 
     def _describe(self, greeting: Any, entries: list[Any], problems: list[str]) -> ServerInfo:
         tools, duplicates = read_tools(entries)
-        problems += [f"tool {tool.name!r}: {tool.problem}" for tool in tools if tool.problem]
         problems += [f"lists tool {name!r} more than once" for name in duplicates]
         problems += filter(None, [self._trouble.noise()])
-        version = one_line(greeting.server_info.version)
+        version = clip(one_line(greeting.server_info.version), _MOST_VERSION)
         return ServerInfo(
             name=self.config.name,
             channel=self.config.channel,
-            server_name=one_line(greeting.server_info.name),
+            server_name=clip(one_line(greeting.server_info.name), _MOST_VERSION),
             version=version,
             version_is_sdk=is_sdk_version(version, self.config),
             protocol_version=greeting.protocol_version,

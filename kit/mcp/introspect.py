@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from kit.errors import McpError
+
 __all__ = [
     "FieldInfo",
     "const_value",
@@ -24,6 +26,7 @@ __all__ = [
     "output_fields",
     "payload_fields",
     "required_inputs",
+    "size_problem",
 ]
 
 _Schema = Mapping[str, Any]
@@ -31,6 +34,8 @@ _BRANCHES = ("allOf", "anyOf", "oneOf", "then", "else")
 # Enough to see whether a value is the same in every record.
 _MOST_VALUES = 20
 _MOST_NODES = 5000
+_MOST_DEPTH = 200
+_MOST_PATHS = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,46 @@ def required_inputs(schema: _Schema) -> frozenset[str]:
 
     A nested argument counts only where everything above it is required too; of `anyOf` and
     `oneOf` only what every branch requires counts.
+
+    Raises:
+        McpError: `mcp.bad_schema` where the schema never comes to an end.
     """
-    return frozenset(_required(schema, schema, "", ()))
+    return frozenset(_required(schema, schema, "", (), iter(range(_MOST_PATHS))))
+
+
+def size_problem(schema: _Schema) -> str:
+    """Say why a schema is too large to be looked at; empty when it is not.
+
+    Counted are its parts, and the ways that lead to them through references: thirty definitions
+    that each name the next one three times are few parts, and never come to an end.
+    """
+    known: dict[int, tuple[int, int]] = {}
+
+    def measure(node: Any, depth: int) -> tuple[int, int]:
+        """Return on how many ways, and how deep, one comes below a node."""
+        if not isinstance(node, (dict, list)):
+            return 0, 0
+        if id(node) in known:
+            return known[id(node)]
+        if depth > _MOST_DEPTH or len(known) > _MOST_NODES:
+            return 0, depth
+        known[id(node)] = 1, 0  # inside itself it counts once
+        parts = [*(node.values() if isinstance(node, dict) else node)]
+        if isinstance(node, dict) and isinstance(node.get("$ref"), str):
+            parts.append(local_reference(node["$ref"], schema))
+        below = [measure(part, depth + 1) for part in parts]
+        ways = 1 + sum(ways for ways, _ in below)
+        known[id(node)] = ways, 1 + max((deep for _, deep in below), default=0)
+        return known[id(node)]
+
+    ways, deep = measure(schema, 0)
+    if len(known) > _MOST_NODES:
+        return f"is too large: more than {_MOST_NODES} parts"
+    if deep > _MOST_DEPTH:
+        return f"is nested more than {_MOST_DEPTH} levels deep"
+    if ways > _MOST_PATHS:
+        return f"unfolds to more than {_MOST_PATHS} parts"
+    return ""
 
 
 def names_field(name: str, path: str) -> bool:
@@ -161,7 +204,7 @@ def _walk(
     node: Any, root: _Schema, path: str, seen: tuple[int, ...]
 ) -> Iterator[tuple[str, _Schema]]:
     """Yield every subschema with its path; a schema inside itself is entered once a branch."""
-    if not isinstance(node, Mapping) or id(node) in seen:
+    if not isinstance(node, Mapping) or id(node) in seen or len(seen) > _MOST_DEPTH:
         return
     seen = (*seen, id(node))
     yield path, node
@@ -200,39 +243,45 @@ def local_reference(reference: str, root: _Schema) -> Any:
     return node
 
 
-def _required(node: Any, root: _Schema, path: str, seen: tuple[int, ...]) -> set[str]:
+def _required(
+    node: Any, root: _Schema, path: str, seen: tuple[int, ...], steps: Iterator[int]
+) -> set[str]:
     if not isinstance(node, Mapping) or id(node) in seen:
         return set()
+    if next(steps, None) is None:
+        raise McpError("mcp.bad_schema", f"unfolds to more than {_MOST_PATHS} parts")
     seen = (*seen, id(node))
     found: set[str] = set()
     names = node.get("required")
-    properties = _every_property(node, root, ())
+    properties = _every_property(node, root) if names else {}
     for name in names if isinstance(names, list) else ():
         inner = f"{path}.{name}" if path else str(name)
         found.add(inner)
         for child in properties.get(name, ()):
-            found |= _required(child, root, inner, seen)
+            found |= _required(child, root, inner, seen, steps)
     if isinstance(node.get("$ref"), str):
-        found |= _required(local_reference(node["$ref"], root), root, path, seen)
+        found |= _required(local_reference(node["$ref"], root), root, path, seen, steps)
     for part in node.get("allOf") or ():
-        found |= _required(part, root, path, seen)
+        found |= _required(part, root, path, seen, steps)
     for key in ("anyOf", "oneOf"):
-        branches = [_required(part, root, path, seen) for part in node.get(key) or ()]
+        branches = [_required(part, root, path, seen, steps) for part in node.get(key) or ()]
         if branches:
             found |= set.intersection(*branches)
     return found
 
 
-def _every_property(node: Any, root: _Schema, seen: tuple[int, ...]) -> dict[str, list[Any]]:
+def _every_property(node: Any, root: _Schema) -> dict[str, list[Any]]:
     """Return the subschemas of each property: `required` may stand beside another part's."""
     found: dict[str, list[Any]] = {}
-    if not isinstance(node, Mapping) or id(node) in seen:
-        return found
-    for name, child in _mapping(node, "properties").items():
-        found.setdefault(name, []).append(child)
-    for part in _alternatives(node, root):
-        for name, children in _every_property(part, root, (*seen, id(node))).items():
-            found.setdefault(name, []).extend(children)
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping) and id(part) not in seen:
+            seen.add(id(part))
+            for name, child in _mapping(part, "properties").items():
+                found.setdefault(name, []).append(child)
+            waiting += _alternatives(part, root)
     return found
 
 

@@ -75,15 +75,24 @@ class ServerPool:
             self._open = False
             self._hall.close()
 
-    def describe(self, name: str) -> ServerInfo:
+    def warm(self) -> None:
+        """Load the SDK, which takes seconds on a busy machine, before a deadline runs."""
+        self._portal()
+
+    def describe(self, name: str, *, timeout_sec: float | None = None) -> ServerInfo:
         """Start a server if need be, and return what it says of itself.
+
+        Args:
+            name: Name of the server.
+            timeout_sec: Seconds to wait for it; the pool's own deadline by default.
 
         Raises:
             McpError: `mcp.missing_server`, `mcp.not_startable`, `mcp.unreachable`, `mcp.exited`,
                 `mcp.timeout` or `mcp.protocol`. `details` holds `server` and `stderr_tail`.
         """
         # The connection keeps the deadline itself, and names what it was waiting for.
-        return self._described(name, self._deadline_sec + _LEEWAY_SEC)
+        own = self._deadline_sec + _LEEWAY_SEC
+        return self._described(name, own if timeout_sec is None else timeout_sec)
 
     def describe_all(
         self, names: Iterable[str], deadline_sec: float
@@ -132,7 +141,14 @@ class ServerPool:
         files.dump_json(given)
         known = self._callable(self.describe(server), tool)
         result = self._ask(server, "tools/call", {"name": tool, "arguments": given}, timeout_sec)
-        answer = read_answer(server, known, result)
+        try:
+            answer = read_answer(server, known, result)
+        except McpError as error:
+            # A tool may quote the token it was given.
+            masked = self._config(server).redactor()
+            error.message = masked.text(error.message)
+            error.details = masked.value(error.details)
+            raise
         if self.recorder is None:
             return answer
         return replace(answer, payload=self.recorder.watch(server, tool, given, answer.payload))

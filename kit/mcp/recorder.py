@@ -104,6 +104,7 @@ class Recorder:
         self._inputs: dict[tuple[str, str], set[str]] = {}
         self._outputs: dict[tuple[str, str], set[str]] = {}
         self._calls: dict[tuple[str, str], int] = {}
+        self._held: dict[tuple[str, str], set[str]] = {}
         self._guard = threading.Lock()
 
     def add(
@@ -129,10 +130,15 @@ class Recorder:
     def watch(self, mcp: str, tool: str, arguments: Mapping[str, Any], payload: Any) -> Any:
         """Note a call, and return its payload as values that note what is read from them."""
         self.add(mcp, tool, arguments, (), calls=1)
-        return _watched(payload, "", _Reads(self, mcp, tool))
+        held = self._held.setdefault((mcp, tool), set())
+        return _watched(payload, "", _Reads(self, mcp, tool, held))
 
     def record(self) -> Record:
-        """Return what was observed so far."""
+        """Return what was observed so far.
+
+        A list of records that was taken while no field of them was read counts as read whole:
+        native code (`polars.DataFrame(rows)`) reads them where nothing can be observed.
+        """
         with self._guard:
             return Record(
                 tools=tuple(
@@ -140,12 +146,21 @@ class Recorder:
                         mcp=key[0],
                         tool=key[1],
                         inputs=tuple(sorted(self._inputs[key])),
-                        outputs=tuple(sorted(self._outputs[key])),
+                        outputs=tuple(sorted(self._read(key))),
                         calls=self._calls[key],
                     )
                     for key in sorted(self._calls)
                 )
             )
+
+    def _read(self, key: tuple[str, str]) -> set[str]:
+        read, held = self._outputs[key], self._held.get(key, set())
+        whole = [
+            f"{path}[]"
+            for path in {"", *read}
+            if not any(other.startswith(f"{path}[]") for other in read)
+        ]
+        return read | {path for path in held if path.startswith(tuple(whole))}
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,7 @@ class _Reads:
     recorder: Recorder
     mcp: str
     tool: str
+    held: set[str]
 
     def note(self, path: str) -> None:
         self.recorder.add(self.mcp, self.tool, (), (path,))
@@ -179,6 +195,7 @@ class _Watched(dict[str, Any]):
         self._reads = reads
         self._path = path
         self._is_map = is_map(value)
+        reads.held.update(map(self._below, value))
         super().__init__(
             {key: _watched(item, self._below(key), reads) for key, item in value.items()}
         )

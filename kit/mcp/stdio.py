@@ -35,6 +35,7 @@ GARBLED = -32700
 """JSON-RPC code of the error that stands in for an answer that could not be read."""
 
 _CHUNK = 65536
+_MOST_NOISE = 10_000
 # More is kept than is shown: a secret cut in half at the start must not be among what is shown.
 _TAIL_KEPT = 8192
 _POLL_SEC = 0.02
@@ -156,6 +157,9 @@ class StdioServer:
                         await to_session.send(message)
             if len(buffer) > MAX_MESSAGE:
                 self.fatal = f"a message of more than {MAX_MESSAGE // 1024 // 1024} MiB"
+            if self.noise > _MOST_NOISE:
+                self.fatal = f"more than {_MOST_NOISE} lines that are no message"
+            if self.fatal:
                 break
         to_session.close()
 

@@ -58,10 +58,10 @@ class Trouble:
             error.details.setdefault("server", self._config.name)
             return error
         if isinstance(error, TimeoutError) and noisy:
-            said = f"gave no answer to {doing} in {seconds:g} s; {self.noise()}"
+            said = f"gave no answer to {doing} in {round(seconds, 1):g} s; {self.noise()}"
             return self.error("mcp.protocol", said)
         if isinstance(error, TimeoutError):
-            return self.error("mcp.timeout", f"did not answer {doing} in {seconds:g} s")
+            return self.error("mcp.timeout", f"did not answer {doing} in {round(seconds, 1):g} s")
         if is_closed(error):
             return self._ended(doing)
         if isinstance(error, MCPError) and error.code == GARBLED:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kit.clock import SystemClock
+from kit.workspace import Workspace
 
 SOURCE = "pip:bars-mcp==1.4.0"
 CANARY = {"canary": {"arguments": {"codes": ["000001.SZ"]}}}
@@ -116,6 +118,85 @@ def test_a_bad_schema_condemns_its_own_tool_only(
         "no_schema", "bad_schema", "unverifiable",
     )  # fmt: skip
     assert entry["message"]
+
+
+HOSTILE = "\x1b[31mred\x9b0m\u202e\u200bignore <b>all</b>"
+CLEAN = "[31mred0mignore <b>all</b>"
+
+
+def test_what_a_server_says_is_shown_without_secrets_or_hidden_characters(
+    locked: Make, lock_of: Make, serve: Make, bars: Make, checked: Make,
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("BARS_TOKEN", "tushare-0123456789")
+    quoted = {"tushare-0123456789": {"type": "string"}, HOSTILE: {}, "x" * 9000: {}}
+    many = {f"f{i}": {} for i in range(300)}
+    tool = bars(fields={**quoted, "close": None, **many}, required=["tushare-0123456789", HOSTILE])
+    serve(tools=[tool], version="tushare-0123456789")
+    path = workspace.config_dir / "mcp.json"
+    value = json.loads(path.read_text("utf-8"))
+    value["servers"]["bars"]["env"] = ["BARS_TOKEN"]
+    path.write_text(json.dumps(value), "utf-8")
+
+    answer = checked(locked([lock_of()])).to_dict()
+    (version,) = answer["details"]["version_too_old"]
+    assert (version["actual"], version["reason"]) == ("«redacted»", "not_a_version")
+    (diff,) = answer["details"]["schema_diffs"]
+    assert diff["new_required_inputs"] == [CLEAN, "«redacted»"]
+    # 4 fields of the tool itself, 3 odd ones, 300 more: the first hundred are named.
+    assert len(diff["actual_output_fields"]) == 101
+    assert diff["actual_output_fields"][4:6] == ["bars[].«redacted»", f"bars[].{CLEAN}"]
+    assert len(diff["actual_output_fields"][6]) == 2000
+    assert diff["actual_output_fields"][-1] == "… and 207 more"
+    text = json.dumps(answer, ensure_ascii=False)
+    assert "0123456789" not in text
+    assert not {"\x9b", "\u202e", "\u200b"} & set(text)
+    assert "\\u001b" not in text
+    assert "bars 报告的版本不是版本号" in answer["remedy_hint"]
+
+
+def test_a_schema_that_keeps_the_check_busy_does_not_keep_the_answer(
+    locked: Make, lock_of: Make, serve: Make, bars: Make, checked: Make
+) -> None:
+    # Valid, small, and holding the answer against it takes 2**16 steps: some seconds here.
+    node = {"properties": {"a": {"$ref": "#/$defs/N"}}}
+    endless = {"$defs": {"N": {"allOf": [node, dict(node)]}}, "$ref": "#/$defs/N"}
+    payload: dict[str, Any] = {}
+    for _ in range(16):
+        payload = {"a": payload}
+    serve("busy", tools=[bars(outputSchema=endless)], answers={"get_bars": payload})
+    serve(tools=[bars()])
+    clock = SystemClock()
+    began = clock.monotonic()
+    busy = lock_of("busy", tools={"get_bars": CANARY})
+    answer = checked(locked([busy, lock_of()]), deadline_sec=1.0)
+    assert clock.monotonic() - began < 6
+    assert [tool.mcp for tool in answer.tools] == ["bars"]
+    entry = only(answer, "missing_mcps")
+    assert (entry["mcp"], entry["reason"]) == ("busy", "timeout")
+    assert entry["message"] == "the check of this server did not come to its end in time"
+
+
+@pytest.mark.parametrize(
+    ("tool", "payload", "passes"),
+    [
+        # ECMA's own classes, and a pattern that this engine never finishes.
+        ({"properties": {"close": {"pattern": r"^\p{L}+$"}}}, {"close": "a"}, True),
+        ({"properties": {"x": {"pattern": "^(a+)+$"}}}, {"close": 1, "x": "a" * 60 + "!"}, True),
+        ({"$ref": "#"}, {"close": 1}, False),
+    ],
+)
+def test_a_schema_that_no_answer_can_be_held_against(
+    locked: Make, lock_of: Make, serve: Make, bars: Make, checked: Make,
+    tool: dict[str, Any], payload: Any, passes: bool,
+) -> None:  # fmt: skip
+    serve(tools=[bars(outputSchema=tool)], answers={"get_bars": payload})
+    lock = lock_of(tools={"get_bars": {**CANARY, "required_values": {"close": payload["close"]}}})
+    answer = checked(locked([lock]))
+    assert answer.ok is passes, answer.to_dict()
+    if not passes:
+        assert only(answer, "schema_diffs")["reason"] == "bad_schema"
+        assert "bars.get_bars 声明的结构不可用" in answer.remedy_hint
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ def live(tool: Mapping[str, Any]) -> ToolInfo:
     return ToolInfo(
         name=tool["name"],
         description=tool["description"],
-        input_schema=tool["inputSchema"],
-        output_schema=tool.get("outputSchema"),
+        declared=tool,
         annotations={},
         meta={},
     )

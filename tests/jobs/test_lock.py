@@ -78,7 +78,9 @@ def test_they_are_refused_when_get_bars_loses_close_adj(
     assert kit(check) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "env_lock_valid"
     stand_in(workspace, tools=without(shipped, "close_adj", instead="adj_close"))
-    for refused in (check, [*command, "backtest", "ma250-pullback", "--json"]):
+    sweep = ["sweep", "ma250-pullback", "--param", "near_pct=2,3"]
+    works = [["backtest", "ma250-pullback"], ["validate", "ma250-pullback"], sweep]
+    for refused in (check, *([*command, *work, "--json"] for work in works)):
         assert kit(refused) == 4
         answer = json.loads(capsys.readouterr().out)
         assert schemas.validate("lock-answer", answer) == []

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kit.errors import McpError
 from kit.mcp import (
     const_value,
     find_field,
@@ -13,6 +14,7 @@ from kit.mcp import (
     payload_fields,
     required_inputs,
 )
+from kit.mcp.introspect import size_problem
 
 RECORD = {
     "type": "object",
@@ -96,6 +98,47 @@ def test_a_schema_that_unfolds_without_end_is_given_up() -> None:
         for i in range(40)
     }
     assert len(output_fields({"$ref": "#/$defs/L0", "$defs": levels})) <= 5000
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def chain(links: int, *, times: int = 1) -> dict[str, Any]:
+    """Each definition names the next one, so many times over; listed last to first."""
+    defs: dict[str, Any] = {f"d{links}": {"required": ["x"]}}
+    for i in reversed(range(links)):
+        defs[f"d{i}"] = {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * times}
+    return {"$defs": defs, "$ref": "#/$defs/d0"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (inside(bars={"type": "array", "items": REF}), ""),
+        (nested(60), ""),
+        ({"$ref": "#", "properties": {"a": {"$ref": "#"}}}, ""),
+        (inside(**{f"f{i}": {} for i in range(4000)}), ""),
+        (inside(**{f"f{i}": {} for i in range(6000)}), "is too large: more than 5000 parts"),
+        (nested(400), "is nested more than 200 levels deep"),
+        (chain(400), "is nested more than 200 levels deep"),
+        (chain(30, times=3), "unfolds to more than 20000 parts"),
+    ],
+)
+def test_a_schema_has_a_size_that_can_be_looked_at(schema: dict[str, Any], problem: str) -> None:
+    assert size_problem(schema) == problem
+
+
+def test_definitions_that_all_name_each_other_are_given_up() -> None:
+    # Ten of them, each naming the other nine: 9! ways that meet nothing twice.
+    names = [f"d{i}" for i in range(10)]
+    every = {"allOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    schema = {"$defs": {name: dict(every) for name in names}, "$ref": "#/$defs/d0"}
+    with pytest.raises(McpError, match="unfolds to more than 20000 parts"):
+        required_inputs(schema)
 
 
 def test_types_and_values_of_branches_are_put_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pytest_httpserver import HTTPServer
+from werkzeug import Request, Response
 
 import kit.mcp
 from kit.errors import CODES, DataError, McpError
@@ -173,6 +175,30 @@ def test_a_server_over_http(http_url: str) -> None:
     assert answer.payload == {"bars": [{"date": "2024-09-18", "close_adj": 12.5}] * 2}
     assert rows == b"\x00\x01rows"
     assert caught.value.code == "mcp.tool_error"
+
+
+def test_a_server_that_does_not_answer_the_goodbye_is_left(httpserver: HTTPServer) -> None:
+    def answer(request: Request) -> Response:
+        if request.method == "DELETE":
+            time.sleep(6)
+        if request.method != "POST" or "id" not in request.json:
+            return Response(status=405 if request.method == "GET" else 202)
+        server = {"name": "s", "version": "1.4.0"}
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": server}
+        listed = request.json["method"] == "tools/list"
+        body = {"jsonrpc": "2.0", "id": request.json["id"], "result": {"tools": []}}
+        return Response(
+            json.dumps(body if listed else {**body, "result": result}),
+            content_type="application/json",
+            headers={"Mcp-Session-Id": "s1"},
+        )
+
+    httpserver.expect_request("/mcp").respond_with_handler(answer)
+    config = ServerConfig(name="deaf", url=httpserver.url_for("/mcp"))
+    with ServerPool({"deaf": config}) as pool:
+        assert pool.describe("deaf").version == "1.4.0"
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
 
 
 def test_nobody_listens_at_an_address() -> None:

@@ -57,6 +57,8 @@ def initialize(request):
     if HOW == "misses-info":
         answer(request, {"protocolVersion": version, "capabilities": {}})
         return
+    if HOW == "endless-version":
+        info["version"] = "1." + "9" * 1_000_000
     if HOW == "sdk-version":
         info["version"] = sys.argv[3]
     answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
@@ -123,6 +125,9 @@ def call(request):
         send('{"jsonrpc": "2.0", "id": ' + str(request["id"]) + ', "result": {"content": [')
     elif HOW == "result-no-object":
         send({"jsonrpc": "2.0", "id": request["id"], "result": [1, 2]})
+    elif HOW == "quotes-token":
+        words = f"token {os.environ.get('SECRET_TOKEN')} was refused"
+        answer(request, {**text(words), "isError": True})
     elif HOW == "is-error":
         answer(request, {**text("no data for 000001.SZ"), "isError": True})
     elif HOW == "prose":
@@ -166,6 +171,9 @@ def main():
         sys.exit(3)
     if HOW == "banner":
         send("Welcome to scripted 1.4.0!\n***\n")
+    if HOW == "endless-banner":
+        while True:
+            sys.stdout.write("still loading ...\n")
     if HOW == "only-banner":
         send("Usage: scripted [OPTIONS]")
         hang()
