@@ -64,6 +64,7 @@ SYNTHETIC: Final = "synthetic"
 """What the `source` of a generated bar begins with."""
 
 _NEVER: Final = pl.lit(value=False)
+_ENDLESS: Final = float("inf")
 _SAID = 20  # problems named in one error; the count of the rest is told
 
 
@@ -169,9 +170,9 @@ def _convertible(given: pl.DataType, wanted: Any) -> bool:
 def find_problems(bars: pl.LazyFrame | pl.DataFrame) -> list[BarProblem]:
     """Look for everything that makes bars unusable; checks only the columns that are there.
 
-    Looked for: missing and non-positive prices, a high below or a low above another price of its
-    bar, negative volume, a factor that is not positive, two bars at one time, time running
-    backwards, and a symbol whose bars come adjusted in two different ways.
+    Looked for: missing, non-positive and infinite prices, a high below or a low above another price
+    of its bar, negative and infinite volume, a factor that is not positive, two bars at one time,
+    time running backwards, and a symbol whose bars come adjusted in two different ways.
 
     Returns:
         Problems in row order, whole-series ones first.
@@ -187,15 +188,19 @@ def find_problems(bars: pl.LazyFrame | pl.DataFrame) -> list[BarProblem]:
     # A row is reported under the first flag it raises: a missing price also breaks its OHLC.
     flags: dict[str, pl.Expr] = {
         "missing": missing,
-        "not_positive": pl.any_horizontal([pl.col(name) <= 0 for name in present] or [_NEVER]),
+        "not_positive": pl.any_horizontal(
+            [~pl.col(name).is_between(0, _ENDLESS, closed="none") for name in present] or [_NEVER]
+        ),
         "ohlc": _inconsistent(present),
         "duplicate": pl.struct("symbol", "time").is_duplicated() & (step == pl.duration()),
         "not_monotonic": step < pl.duration(),
     }
     if "volume" in frame.columns:
-        flags["negative_volume"] = (pl.col("volume") < 0) | _unknown("volume")
+        flags["negative_volume"] = ~pl.col("volume").is_between(
+            0, _ENDLESS, closed="left"
+        ) | _unknown("volume")
     if "adj_factor" in frame.columns:
-        sound = pl.col("adj_factor").is_between(0, float("inf"), closed="none")
+        sound = pl.col("adj_factor").is_between(0, _ENDLESS, closed="none")
         flags["factor"] = ~sound | _unknown("adj_factor")
     marked = frame.with_columns(expr.fill_null(value=False).alias(k) for k, expr in flags.items())
     kind = pl.coalesce([pl.when(pl.col(k)).then(pl.lit(k)) for k in flags])
@@ -262,7 +267,7 @@ def _sentence(row: dict[str, Any]) -> str:
     prices = ", ".join(f"{name} {row[name]}" for name in PRICE_COLUMNS if name in row)
     return {
         "missing": f"a price is missing ({prices})",
-        "not_positive": f"a price is not positive ({prices})",
+        "not_positive": f"a price is not positive and finite ({prices})",
         "ohlc": f"high and low do not enclose the other prices ({prices})",
         "duplicate": "there are two bars at this time",
         "not_monotonic": "this bar is older than the one before it",

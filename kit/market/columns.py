@@ -162,13 +162,11 @@ class BarColumns:
     def _verify(self, wanted: list[str]) -> None:
         """Check what was just read on the arrays; only a failure pays for a full account."""
         have = [name for name in PRICE_COLUMNS if name in self._columns]
-        good = all(
-            bool((self._columns[name] > 0).all())  # NaN compares false, so it fails here too
-            for name in wanted
-            if name in {*PRICE_COLUMNS, "adj_factor"}
-        )
-        if good and "volume" in wanted:
-            good = bool((self._columns["volume"] >= 0).all())
+        good = True
+        for name in {*PRICE_COLUMNS, "adj_factor", "volume"} & set(wanted):
+            # A NaN is the least and the greatest of its column, and compares false.
+            least, most = self._columns[name].min(initial=1.0), self._columns[name].max(initial=1.0)
+            good &= bool((least >= 0 if name == "volume" else least > 0) and most < np.inf)
         if good and any(name in PRICE_COLUMNS for name in wanted):
             for name in have:
                 if "high" in have:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +68,7 @@ _CAST: Final = (
     "limit_down",
 )
 _TIMES: Final = ("%Y-%m-%d", "%Y%m%d", "%Y/%m/%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M")
+_SHOWN: Final = 300  # characters of a file's own words in a message
 _SOUND_RATIO: Final = (0.5, 2.0)
 
 
@@ -115,7 +116,10 @@ def read_table(path: Path) -> pl.DataFrame:
         if path.name.endswith(".parquet"):
             return pl.read_parquet(path)
         # As text: a code such as 000001 is no number.
-        return pl.read_csv(path, infer_schema=False)
+        rows = pl.read_csv(path, infer_schema=False)
+        if any("\ufffd" in name for name in rows.columns):
+            raise pl.exceptions.ComputeError("the header is not UTF-8")
+        return rows
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
@@ -124,6 +128,12 @@ def read_table(path: Path) -> pl.DataFrame:
             where=str(path),
             remedy="save it as CSV in UTF-8 with one header line, or as Parquet",
         ) from error
+
+
+def _short(text: object) -> str:
+    """Return what a file said, at most a line of it: a message is no place for ten megabytes."""
+    said = str(text)
+    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
 
 
 def find_columns(names: list[str], *, where: str = "") -> dict[str, str]:
@@ -157,7 +167,7 @@ def _require(columns: Mapping[str, str], names: list[str], where: str) -> None:
         near = difflib.get_close_matches(wanted, free, 1, 0.4)
         raise DataError(
             "data.bad_columns",
-            f"there is no column {wanted!r} for {ours}; the columns are {', '.join(names)}",
+            f"there is no column {wanted!r} for {ours}; the columns are {_short(', '.join(names))}",
             where=where,
             remedy=(f"was it renamed to {near[0]!r}? " if near else "")
             + f"names understood for {ours}: {', '.join(_ALIASES[ours])}",
@@ -208,7 +218,7 @@ def to_bars(
     except pl.exceptions.PolarsError as error:
         raise DataError(
             "data.bad_columns",
-            f"a value cannot be read: {str(error).splitlines()[0]}",
+            f"a value cannot be read: {_short(str(error).splitlines()[0])}",
             where=where,
             remedy="numbers as 12.34 without separators, dates as 2024-09-19 or 20240919",
         ) from error
@@ -216,9 +226,18 @@ def to_bars(
     if len(unread):
         raise DataError(
             "data.bad_columns",
-            f"{unread[0]!r} is no date ({len(unread)} rows)",
+            f"{_short(unread[0])!r} is no date ({len(unread)} rows)",
             where=where,
             remedy="write dates as 2024-09-19 or 20240919",
+        )
+    # A day ahead of Greenwich it may be, nowhere more.
+    ahead = None if as_of is None else rows["time"].filter(rows["time"] > as_of + timedelta(days=1))
+    if ahead is not None and len(ahead):
+        raise DataError(
+            "data.bad_bars",
+            f"a bar is dated {ahead.max():%Y-%m-%d}, which is still to come ({len(ahead)} rows)",
+            where=where,
+            remedy="mend the date: nothing can have traded on it",
         )
     rows = rows.with_columns(_symbol(picked, symbol, market, where))
     if "tradestatus" in names:

@@ -374,3 +374,18 @@ def test_the_peers_gate_lets_it_through(bundle_root: Path) -> None:
 
 def test_it_lints_clean(bundle_root: Path) -> None:
     assert [str(finding) for finding in lint(bundle_root, draft=False)] == []
+
+
+def test_0_3_2_is_the_same_rule_with_the_schemas_of_its_tools(bundle_root: Path) -> None:
+    later = bundle_root.parent / "0.3.2"
+    for part in ("code", "prompts", "config.json"):
+        files = [bundle_root / part, *sorted((bundle_root / part).rglob("*"))]
+        for path in filter(Path.is_file, files):
+            assert (later / path.relative_to(bundle_root)).read_bytes() == path.read_bytes()
+    old, new = (json.loads((root / "manifest.json").read_text()) for root in (bundle_root, later))
+    assert {**new, "version": "", "provenance": ""} == {**old, "version": "", "provenance": ""}
+    stored = later / "schemas" / "trading-data-cn"
+    assert sorted(path.name for path in stored.iterdir()) == [
+        "get_bars.json",
+        "get_security_meta.json",
+    ]
