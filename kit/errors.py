@@ -378,7 +378,7 @@ CODES: dict[str, str] = {
     "screen.nothing_active": "Every active version was asked for, and there is none.",
     "screen.draft_scheduled": "A draft was asked to run unattended.",
     "screen.aborted": "A degradation ended a screen without picks.",
-    "lock.failed": "What a bundle's environment lock demands is not here; `details` says all of it.",
+    "lock.failed": "What an environment lock demands is not here; `details` says all of it.",
     "lock.force_scheduled": "A scheduled job may not run against another channel than the lock's.",
     "render.needs_lab": "Interactive figures need the lab extra, which is not installed.",
     "metrics.bad_equity": "An equity curve is not a finite number per ascending moment.",

@@ -49,7 +49,7 @@ def git_commit(root: Path) -> str | None:
         name = head.removeprefix("ref:").strip()
         if name == head:
             found = head
-        elif (loose := next((b / name for b in (git, shared) if (b / name).is_file()), None)):
+        elif loose := next((b / name for b in (git, shared) if (b / name).is_file()), None):
             found = loose.read_text(encoding="utf-8").strip()
         else:
             packed = (shared / "packed-refs").read_text(encoding="utf-8").splitlines()
@@ -57,6 +57,11 @@ def git_commit(root: Path) -> str | None:
     except (OSError, UnicodeDecodeError, StopIteration):
         return None
     return found if re.fullmatch(r"[0-9a-f]{40,64}", found) else None
+
+
+# Contents that have passed their schema: a run asks a dozen times for the same few files, and the
+# check of one takes longer than all the reading.
+_PASSED: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True)
@@ -158,10 +163,12 @@ class Workspace:
                 if missing
                 else error.remedy,
             ) from error
-        if f"config-{name}" in schemas.names():
+        seen = (name, files.sha256_bytes(files.canonical_json(value)))
+        if seen not in _PASSED and f"config-{name}" in schemas.names():
             schemas.check(
                 f"config-{name}", value, error=ConfigError, code="config.invalid", where=where
             )
+            _PASSED.add(seen)
         if not isinstance(value, dict):
             raise ConfigError("config.invalid", "must be a JSON object", where=where)
         return value

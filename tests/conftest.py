@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +64,29 @@ def described_server() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def stand_in(described_server: Callable[..., dict[str, Any]]) -> Callable[..., Workspace]:
-    """`stand_in(workspace)`: trading-data-cn is there, with its real schemas, and starts at once.
+    """`stand_in(workspace)`: both shipped servers, with their real schemas, start at once.
 
-    The real one takes seconds to start; tests that are not about it do not wait for it.
+    The real ones take seconds to start; tests that are not about them do not wait for them. This
+    news server has no news, unless it is told what it has: `stand_in(workspace, news=[...])`.
     """
-    shipped = REPOSITORY / "kit" / "serve" / "trading_data_cn" / "schemas"
-    tools = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(shipped.glob("*.json"))
-    ]
+    tools, news_tools = (
+        [json.loads(path.read_text("utf-8")) for path in sorted(shipped.glob("*.json"))]
+        for shipped in (
+            REPOSITORY / "kit" / "serve" / name / "schemas"
+            for name in ("trading_data_cn", "historical_news_cn")
+        )
+    )
+    nothing = {
+        "news": [], "matched": 0, "older_left_out": 0, "undated": 0, "categories": [],
+        "source": "sample", "synthetic": False,
+    }  # fmt: skip
 
-    def put(workspace: Workspace, name: str = "trading-data-cn", **about: Any) -> Workspace:
+    def put(
+        workspace: Workspace,
+        name: str = "trading-data-cn",
+        news: list[dict[str, Any]] | None = None,
+        **about: Any,
+    ) -> Workspace:
         path = workspace.config_dir / "mcp.json"
         value = json.loads(path.read_text(encoding="utf-8"))
         beside = workspace.root.with_name(f"{workspace.root.name}-servers")
@@ -82,6 +95,11 @@ def stand_in(described_server: Callable[..., dict[str, Any]]) -> Callable[..., W
             **described_server(beside, name, **{"tools": tools, **about}),
             **({"channel": about["channel"]} if "channel" in about else {}),
         }
+        answer = {**nothing, "news": news or [], "matched": len(news or [])}
+        told = {"tools": news_tools, "answers": {"query_news": answer}}
+        value["servers"]["historical-news-cn"] = described_server(
+            beside, "historical-news-cn", **told
+        )
         path.write_text(json.dumps(value), encoding="utf-8")
         return workspace
 
@@ -185,6 +203,63 @@ class Command:
 def kit_command(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """`kit_command(folder, "list", "--json")` runs the installed command in that folder."""
     return Command(home=tmp_path_factory.mktemp("own-home"))
+
+
+# Notebooks of screens in this process: what takes a kernel three seconds takes it a third.
+
+SCREEN_STAGES = (
+    "load_bundle", "check_lock", "load_data", "news", "sector_filter", "screen", "rank",
+    "explain", "result", "card", "finish",
+)  # fmt: skip
+
+
+@dataclass
+class StagesHere:
+    """An executor that calls the stages of `daily_screen.ipynb` in this process.
+
+    Attributes:
+        workspace: Where the bundles are.
+        before: Called with the stage's name and the folder before each stage; may raise.
+        around: More for `ScreenRun.open`, such as another `lock` or `feed`.
+    """
+
+    workspace: Workspace
+    before: Callable[[str, Path], None] = lambda _stage, _folder: None
+    around: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, notebook: Path, parameters: Any) -> None:
+        """Let it pass."""
+
+    def execute(self, execution: Any) -> Any:
+        from kit.errors import KitError
+        from kit.jobs.screen_stages import ScreenRun
+        from kit.runner import NotebookOutcome, RunFailure, read_contract
+        from kit.runner.results import check_results
+
+        given = {**execution.parameters, **execution.reserved}
+        given["run_folder"] = str(execution.folder)
+        stage = "open"
+        try:
+            run = ScreenRun.open(workspace=self.workspace, **given, **self.around)
+            for stage in SCREEN_STAGES:
+                self.before(stage, execution.folder)
+                getattr(run, stage)()
+        except Exception as error:
+            if isinstance(error, KitError) and error.code == "file.no_space":
+                raise
+            failure = RunFailure(
+                kind="cell_error", message=f"cell {stage} raised {error}", cell=stage,
+                ename=type(error).__name__, evalue=str(error),
+            )  # fmt: skip
+            return NotebookOutcome(failure=failure, seconds=0.0)
+        results = read_contract(execution.notebook).results
+        return NotebookOutcome(failure=check_results(execution.folder, results), seconds=0.0)
+
+
+@pytest.fixture
+def stages_here() -> type[StagesHere]:
+    """`stages_here(workspace)`: an executor of daily screens without a kernel."""
+    return StagesHere
 
 
 # One real job for many tests: two attempts of one screen, and a slot.

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from kit.backtest.kernel import Costs, Market
+from kit.backtest.kernel import Costs, Market, by_bar
 from kit.backtest.kernel_state import Floats
 from kit.backtest.result import BacktestResult
 from kit.backtest.settings import FILLS, Settings, rebalance_bars
@@ -53,7 +53,8 @@ def run_backtest(
         DataError: `backtest.too_short` when the warm-up covers the whole range.
     """
     asked = target_weights(engine, panel, warmup_bars=settings.warmup_bars)
-    weights = pd.DataFrame(asked.values, index=panel.dates, columns=list(panel.symbols))
+    # Views, not copies: nobody else has these arrays.
+    weights = _wide(asked.values, panel)
     first = _first_bar(panel, settings, evaluation_start)
     setup = _setup(panel, rules, securities, settings, first)
     notes = _notes(panel, settings)
@@ -63,13 +64,15 @@ def run_backtest(
         setup=setup,
         fills=setup.simulate(weights),
         weights=weights,
-        prices=pd.DataFrame(
-            setup.arrays[1] * setup.arrays[2], index=panel.dates, columns=list(panel.symbols)
-        ),
+        prices=_wide(setup.arrays[1] * setup.arrays[2], panel),
         notes=notes,
         dropped=dropped,
         benchmark=benchmark,
     )
+
+
+def _wide(values: Floats, panel: MarketPanel) -> pd.DataFrame:
+    return pd.DataFrame(values, index=panel.dates, columns=list(panel.symbols), copy=False)
 
 
 def _first_bar(panel: MarketPanel, settings: Settings, evaluation_start: date | None) -> int:
@@ -100,15 +103,16 @@ def _setup(
         price = _raw(panel, "amount") / volume if field == "vwap" else _raw(panel, field)
     day = day_rules(rules, panel, securities)
     return Setup(
-        # Dividends count as reinvested whatever prices the rule asked to see.
+        # Turned over once: a result is simulated again and again, by the guards.
         arrays=(
-            np.where((volume > 0) & ~day.suspended, price, np.nan),
-            mark,
-            _anchored(pd.DataFrame(_raw(panel, "adj_factor"))),
+            by_bar(np.where((volume > 0) & ~day.suspended, price, np.nan)),
+            by_bar(mark),
+            # Dividends count as reinvested whatever prices the rule asked to see.
+            by_bar(_anchored(_raw(panel, "adj_factor"))),
         ),
         market=Market(
-            up=day.limit_up,
-            down=day.limit_down,
+            up=by_bar(day.limit_up),
+            down=by_bar(day.limit_down),
             min_lot=day.lot,
             step=day.lot_step,
             session=day.session,
@@ -125,9 +129,10 @@ def _setup(
     )
 
 
-def _anchored(factor: pd.DataFrame) -> Floats:
+def _anchored(factor: Floats) -> Floats:
     """Scale each symbol's factor to 1 on its last bar, so that adjusted prices look familiar."""
-    anchored: Floats = (factor / factor.ffill().iloc[-1]).to_numpy(dtype=np.float64)
+    last = len(factor) - 1 - np.argmax(~np.isnan(factor[::-1]), axis=0)
+    anchored: Floats = factor / factor[last, np.arange(factor.shape[1])]
     return anchored
 
 

@@ -279,6 +279,7 @@ def _reproduction(name: str, symbol: str, stamp: pd.Timestamp, day: date, kind: 
             ask = f"make_engine().{name}({what}, {cut}.date(), None, len(panel))"
             lines.append(f'{label} = [p for p in {ask} if p.symbol == "{symbol}"]')
         else:
-            ask = f'make_engine().{name}({what})["{symbol}"]'
+            shown = f"dict({what})" if name == "generate" else what
+            ask = f'make_engine().{name}({shown})["{symbol}"]'
             lines.append(f'{label} = {ask}.get(pd.Timestamp("{stamp}"))')
     return "\n".join([*lines, "print(full, part)"])

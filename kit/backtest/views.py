@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
@@ -91,6 +93,8 @@ def ask_weights(engine: Any, name: str, panel: Panel) -> dict[str, pd.Series]:
     Raises:
         GuardError: `lookahead.engine_failed`, with what the engine raised or returned.
     """
+    if name == "generate":
+        panel = {symbol: panel[symbol] for symbol in panel}  # a dict, as a backtest hands it over
     found = _call(lambda: getattr(engine, name)(panel), name)
     if isinstance(found, pd.DataFrame):
         found = {str(symbol): found[symbol] for symbol in found.columns}
@@ -121,9 +125,16 @@ def ask_screen(engine: Any, name: str, panel: Panel, day: date, limit: int) -> l
 
 def _call(ask: Callable[[], Any], name: str) -> Any:
     try:
-        return ask()
-    except Exception as error:  # a bundle's code may raise anything
+        # The backtest has shown what it prints; here it is asked a hundred times.
+        with contextlib.redirect_stdout(_Nowhere()):
+            return ask()
+    except (Exception, SystemExit) as error:  # a bundle's code may raise anything
         raise _failed(f"{name} raised {type(error).__name__}: {error}") from error
+
+
+class _Nowhere(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
 
 
 def _failed(message: str) -> GuardError:
@@ -131,7 +142,7 @@ def _failed(message: str) -> GuardError:
         "lookahead.engine_failed",
         message,
         where="code/signal_engine.py",
-        remedy="run the backtest on the draft, and mend the code",
+        remedy="mend the code: it must do with the bars up to any date, and with any first bar",
     )
 
 

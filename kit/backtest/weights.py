@@ -6,6 +6,8 @@ checked before anything is simulated, and every complaint names the symbol, the 
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,10 +88,12 @@ def call_engine(engine: Any, method: str, *arguments: Any, **named: Any) -> Any:
         BundleError: `backtest.engine_failed`.
     """
     try:
-        return getattr(engine, method)(*arguments, **named)
+        # Standard output is for results: what a rule prints must not end up among them.
+        with contextlib.redirect_stdout(sys.stderr):
+            return getattr(engine, method)(*arguments, **named)
     except KitError:
         raise
-    except Exception as error:  # strategy code may raise anything at all
+    except (Exception, SystemExit) as error:  # strategy code may raise anything at all
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         raise BundleError(

@@ -19,9 +19,11 @@ from typing import Any
 from kit import files
 from kit.bundle import checksums
 from kit.bundle.draft import refuse_twin
-from kit.bundle.landing import land
+from kit.bundle.landing import heal, land
 from kit.bundle.layout import (
+    FROZEN_FILES,
     MANIFEST,
+    MAX_DEPTH,
     SKILL,
     Ref,
     Version,
@@ -31,7 +33,7 @@ from kit.bundle.layout import (
     twins,
     walk,
 )
-from kit.bundle.leftovers import claim, clean_stale, discard, process_suffix
+from kit.bundle.leftovers import claim, discard, process_suffix
 from kit.bundle.model import Bundle, resolve
 from kit.bundle.registry import locked, strategy_dir
 from kit.clock import Clock
@@ -103,7 +105,7 @@ def export_version(workspace: Workspace, ref: str, target: Path | None = None) -
         raise UsageError(
             "bundle.is_draft",
             "a draft is not carried: it has no checksums",
-            remedy="freeze it first: kit freeze ID",
+            remedy=f"freeze it first: kit freeze {parse_ref(ref).id}",
         )
     bundle = resolve(workspace, ref)
     path = target or Path(f"{bundle.id}-{bundle.version}.tar.gz")
@@ -178,7 +180,7 @@ def import_archive(
     root = folder / str(version)
     refuse_twin(workspace, ref.id)
     existed = folder.is_dir()
-    notes = [f"removed {name}, left by a dead process" for name in clean_stale(folder)]
+    notes = [] if dry_run else heal(workspace, folder, who="kit import", clock=clock)
     staging = folder / staging_name(version, process_suffix())
     try:
         claim(staging)
@@ -273,8 +275,9 @@ def _checked_name(archive: Path, member: tarfile.TarInfo) -> str:
     }:
         raise _bad_member(archive, name, "is no plain file: no links, devices or holes")
     parts = name.split("/")
-    if not is_plain(name) or any(part in {"", ".", ".."} for part in parts) or ":" in parts[0]:
-        raise _bad_member(archive, name, "is not a plain relative path")
+    plain = all(is_plain(part) and part not in {"", ".", ".."} for part in parts)
+    if not plain or ":" in parts[0] or len(parts) > len(("id", "version", "file")) + MAX_DEPTH:
+        raise _bad_member(archive, name, "is not a plain relative path of a moderate length")
     return name
 
 
@@ -305,6 +308,11 @@ def _stage(staging: Path, contents: dict[str, bytes], ref: Ref, archive: Path) -
         error.where = f"{archive}: {error.where.replace(staging.name, str(ref.version))}"
         error.remedy = "ask for a new export; nothing was taken in"
         raise
+    for name in FROZEN_FILES:
+        if name not in contents:
+            raise _bad_member(archive, name, "is missing")
+    if bundle.manifest.provenance.created_at is None:
+        raise _refused(archive, "archive.root", "its manifest does not say when it was frozen")
     if bundle.id != ref.id:
         what = f"the manifest says {bundle.id}, the archive {ref.id}"
         raise _refused(archive, "archive.root", what)

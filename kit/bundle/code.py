@@ -94,11 +94,11 @@ def load_module(root: Path, relative: str) -> ModuleType:
     where = label(root, relative)
     try:
         compiled = _compiled(source, str(path))
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         raise BundleError(
             "bundle.syntax",
-            f"Python syntax: {getattr(error, 'msg', error)}",
+            f"Python syntax: {getattr(error, 'msg', error) or 'nested too deeply'}",
             where=f"{where}:{line}",
             remedy="mend the code at that line",
         ) from error

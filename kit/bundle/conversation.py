@@ -207,11 +207,14 @@ def read_conversation(path: Path) -> list[dict[str, Any]]:
 def conversation_files(root: Path) -> list[Path]:
     """Return the conversations of a bundle, oldest first.
 
+    Of one day, the one that is still being written comes last: it has no name of its own yet.
+
     Raises:
         BundleError: `conversation.bad_name` for a file that is not `<ISO date>-<slug>.jsonl`.
     """
     folder = root / FOLDER
     found = sorted(folder.iterdir()) if folder.is_dir() else []
+    found.sort(key=lambda path: (path.name[: len("2026-05-15")], slug_of(path) == DAY_SLUG))
     for path in found:
         if not _NAME.fullmatch(path.name) and not path.name.startswith("."):
             raise BundleError(

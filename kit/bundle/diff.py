@@ -274,7 +274,7 @@ def _interface(old: ast.Module, new: ast.Module, root: Path) -> Iterator[Change]
 def _parse(root: Path, path: str) -> ast.Module | None:
     try:
         return ast.parse(read_bundle_text(root, path))
-    except (SyntaxError, ValueError, BundleError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, BundleError):
         return None
 
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kit.bundle import activations
-from kit.bundle.conversation import conversation_files, read_conversation
+from kit.bundle.conversation import conversation_files, read_conversation, slugify
 from kit.bundle.draft import settle_draft
 from kit.bundle.findings import Finding, errors_of
 from kit.bundle.frozen import Check, CheckResult, FreezeChecks, FrozenVersion
-from kit.bundle.landing import land
+from kit.bundle.landing import heal, land
 from kit.bundle.layout import DRAFT, check_id
-from kit.bundle.leftovers import clean_stale, discard
+from kit.bundle.leftovers import discard
 from kit.bundle.lint import lint
 from kit.bundle.model import Bundle, resolve
 from kit.bundle.numbering import Number, decide
-from kit.bundle.rebuild import rebuild, version_dirs
+from kit.bundle.rebuild import version_dirs
 from kit.bundle.registry import locked, read_index, strategy_dir
 from kit.bundle.stage import Plan, stage
 from kit.clock import Clock, iso
@@ -62,14 +61,16 @@ def freeze(
         progress: Called with the name of each stage.
 
     Raises:
-        UsageError: `bundle.bad_id`, `bundle.bad_version`, `freeze.bad_bump`, `freeze.not_first`.
+        UsageError: `bundle.bad_id`, `bundle.bad_version`, `conversation.bad_slug`,
+            `freeze.bad_bump`, `freeze.not_first`.
         BundleError: `freeze.lint`, with every finding in `details`.
         GuardError: `freeze.checks`, `freeze.bump_too_low`, `freeze.identical`.
         AlreadyDone: `freeze.version_exists`: another freeze was first, and which version it cut.
         StorageError: The disk refused; nothing was changed.
     """
     check_id(id)
-    notes = _healed(workspace, strategy_dir(workspace, id), clock)
+    slug = slugify(slug) if slug is not None else None
+    notes = heal(workspace, strategy_dir(workspace, id), who="kit freeze", clock=clock)
     bundle, warnings = _linted(workspace, id, progress)
     author = who or bundle.manifest.provenance.created_by or "kit"
     number = decide(workspace, bundle, bump, first_version)
@@ -113,22 +114,6 @@ def freeze(
     )
 
 
-def _healed(workspace: Workspace, folder: Path, clock: Clock) -> list[str]:
-    """Clean up after freezes that were killed, and list a version they could not register."""
-    notes = [
-        f"removed {name}, left by a dead process"
-        for place in (workspace.root, folder)
-        for name in clean_stale(place)
-    ]
-    activations.read(folder)  # a log that cannot be added to is better found before the checks
-    strategy = read_index(workspace).strategies.get(folder.name)
-    listed = {entry.version for entry in strategy.versions} if strategy else set()
-    roots = version_dirs(folder) if folder.is_dir() else []
-    if all(root.name in listed for root in roots):
-        return notes
-    return [*notes, *rebuild(workspace, who="kit freeze", clock=clock).notes]
-
-
 def _linted(
     workspace: Workspace, id_: str, progress: Callable[[str], None]
 ) -> tuple[Bundle, tuple[Finding, ...]]:
@@ -167,7 +152,7 @@ def _run_checks(
             "freeze.checks",
             "; ".join(f"{result.name}: {result.detail}" for result in failed),
             where=bundle.ref,
-            remedy="; ".join(result.mend for result in failed if result.mend),
+            remedy="; ".join(dict.fromkeys(result.mend for result in failed if result.mend)),
             details={"checks": [result.to_dict() for result in results]},
         )
     return results

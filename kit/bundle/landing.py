@@ -1,4 +1,7 @@
-"""Put a prepared version into its place and into the registry, or leave everything as it was."""
+"""Put a prepared version into its place and into the registry, or leave everything as it was.
+
+What a process that was killed on the way left behind is mended before the next version lands.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,51 @@ from typing import Any, Literal
 from kit import files
 from kit.bundle import activations
 from kit.bundle.activations import Activation
-from kit.bundle.rebuild import entry_of, refuse_other_digest, strategy_value
+from kit.bundle.leftovers import clean_stale
+from kit.bundle.rebuild import (
+    entry_of,
+    rebuild,
+    refuse_other_digest,
+    strategy_value,
+    version_dirs,
+)
 from kit.bundle.registry import VersionEntry, commit, read_index
 from kit.clock import Clock, iso
 from kit.errors import StorageError
 from kit.workspace import Workspace
 
-__all__ = ["land"]
+__all__ = ["heal", "land"]
+
+
+def heal(workspace: Workspace, folder: Path, *, who: str, clock: Clock) -> list[str]:
+    """Clean up after processes that were killed, and list a version they could not register.
+
+    Args:
+        workspace: The workspace.
+        folder: Directory of a strategy, which may not exist yet.
+        who: The program, for the activation log.
+        clock: Gives the time of the record.
+
+    Returns:
+        What was done, one line each.
+
+    Raises:
+        RegistryError: INDEX.json or the log cannot be read; what `rebuild` raises.
+        BundleError: What `rebuild` raises.
+    """
+    notes = [
+        f"removed {name}, left by a dead process"
+        for place in (workspace.root, folder)
+        for name in clean_stale(place)
+    ]
+    activations.read(folder)  # a log that cannot be added to is better found before the checks
+    strategy = read_index(workspace).strategies.get(folder.name)
+    listed = {entry.version for entry in strategy.versions} if strategy else set()
+    roots = version_dirs(folder) if folder.is_dir() else []
+    if all(root.name in listed for root in roots):
+        return notes
+    rebuilt = rebuild(workspace, who=who, clock=clock)
+    return [*notes, f"INDEX.json lacked a version of {folder.name}: rebuilt", *rebuilt.notes]
 
 
 def land(

@@ -22,6 +22,7 @@ __all__ = [
     "ENGINE",
     "FROZEN_FILES",
     "MANIFEST",
+    "MAX_DEPTH",
     "MAX_ID_LENGTH",
     "NOTEBOOK",
     "REASON_TEMPLATE",
@@ -62,6 +63,10 @@ MAX_ID_LENGTH = 41
 _MIN_ID_LENGTH = 3
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 _STAGING = re.compile(r"\.(\d+\.\d+\.\d+)\.staging-(\d+)(?:-\d+)?", re.ASCII)
+MAX_DEPTH = 16
+"""Folders a file of a bundle may lie in, one below the other."""
+_MAX_NAME_BYTES = 200  # of 255, so that the name of a temporary file beside it fits too
+
 _JUNK_DIRS = {
     "__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git",
 }  # fmt: skip
@@ -228,7 +233,7 @@ class Tree:
     Attributes:
         files: Plain files.
         symlinks: Symbolic links, of files or directories; they are never followed.
-        odd: Devices, sockets, pipes, and names no checksum line can carry.
+        odd: Devices, sockets, pipes, names no checksum line can carry, and folders nested too deep.
         empty: Directories that hold nothing; git does not keep them.
         modes: Permission bits of the plain files and of the directories, the root's under `""`.
     """
@@ -283,7 +288,9 @@ def _collect(
             elif entry.is_symlink():
                 found["symlinks"].append(relative)
             elif entry.is_dir(follow_symlinks=False):
-                if junk or entry.name not in _JUNK_DIRS:
+                if prefix.count("/") >= MAX_DEPTH:
+                    found["odd"].append(relative)
+                elif junk or entry.name not in _JUNK_DIRS:
                     modes[relative] = stat.S_IMODE(entry.stat().st_mode)
                     _collect(entry.path, f"{relative}/", junk, found, modes)
             elif not stat.S_ISREG(mode := entry.stat(follow_symlinks=False).st_mode):
@@ -315,5 +322,7 @@ def _is_junk(name: str) -> bool:
 
 
 def is_plain(name: str) -> bool:
-    """Whether `sha256sum -c` reads the name back unchanged, on any machine."""
-    return name.isprintable() and "\\" not in name
+    """Whether `sha256sum -c` reads the name of a file or folder back unchanged, on any machine."""
+    if not name.isprintable() or "\\" in name:
+        return False
+    return len(name.encode("utf-8")) <= _MAX_NAME_BYTES

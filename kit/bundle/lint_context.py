@@ -98,7 +98,7 @@ class Context:
         A typo beside an otherwise sound manifest must not hide what the other rules have to say.
         """
         raw = self.manifest_raw
-        if raw is None:
+        if layout.MANIFEST in self._problems:
             return None
         found = self._read(layout.MANIFEST, lambda: Manifest.from_dict(raw))
         error = self._problems.get(layout.MANIFEST)
@@ -153,10 +153,10 @@ class Context:
         source = read_bundle_text(self.root, path)
         try:
             return ast.parse(source, path)
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise BundleError(
                 "bundle.syntax",
-                f"Python syntax: {getattr(error, 'msg', error)}",
+                f"Python syntax: {getattr(error, 'msg', error) or 'nested too deeply'}",
                 where=f"{path}:{getattr(error, 'lineno', None) or 1}",
                 remedy="mend the code at that line",
             ) from error

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kit.bundle import checksums, layout
 from kit.bundle.lint_context import Context, Hit, Rule, line_in
 from kit.bundle.text import MAX_TEXT_BYTES, read_bundle_text
 from kit.errors import BundleError, UsageError
+from kit.redact import Redactor
 
 __all__ = ["RULES"]
 
 _TEXT_SUFFIXES = (".md", ".json", ".jsonl", ".py", ".txt", ".csv", ".ipynb")
 _LARGE_ALLOWED = ("backtests/", "notebook.ipynb", "conversations/", "schemas/", "references/")
+
+
+# What a terminal obeys, and what shows text in another order than it is read in.
+_CONTROL = re.compile(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def _required(context: Context) -> Iterator[Hit]:
@@ -41,10 +47,29 @@ def _text(context: Context) -> Iterator[Hit]:
         if path.startswith(_LARGE_ALLOWED):
             continue
         try:
-            read_bundle_text(context.root, path)
+            text = read_bundle_text(context.root, path)
         except BundleError as error:
             if error.code in {"bundle.text", "bundle.too_large"}:
                 yield Hit(path=path, message=error.message, line=line_in(error), mend=error.remedy)
+            continue
+        control = _CONTROL.search(text)
+        if control and path not in context.problems:  # its parser says so
+            message = f"holds the control character U+{ord(control[0]):04X}"
+            yield Hit(path=path, message=message, line=text.count("\n", 0, control.start()) + 1)
+
+
+def _secrets(context: Context) -> Iterator[Hit]:
+    redactor = Redactor({})  # what looks like one anywhere; this machine's own say nothing of it
+    for path in context.tree.files:
+        if not path.endswith(_TEXT_SUFFIXES):
+            continue
+        text = (context.root / path).read_bytes().decode("utf-8", "replace")
+        masked = redactor.text(text).split("\n")
+        lines = zip(text.split("\n"), masked, strict=False)  # a key of many lines becomes one
+        line = next((at for at, (was, now) in enumerate(lines, start=1) if was != now), None)
+        if line is not None:
+            message = "holds what looks like a key, a token or a password"
+            yield Hit(path=path, message=message, line=line)
 
 
 def _json(context: Context) -> Iterator[Hit]:
@@ -107,15 +132,24 @@ RULES = (
         id="layout.names",
         severity="error",
         what="File names work on every machine and in checksums.txt.",
-        mend="rename it: no backslash, no control characters, no twin that differs only by case",
+        mend="rename it: no backslash, no control characters, at most 200 bytes, 16 folders deep, "
+        "no twin that differs only by case",
         check=_names,
     ),
     Rule(
         id="layout.text",
         severity="error",
-        what=f"Text is UTF-8 with LF, without BOM and NUL, at most {MAX_TEXT_BYTES:,} bytes.",
+        what="Text is UTF-8 with LF, without BOM, NUL and control characters, at most "
+        f"{MAX_TEXT_BYTES:,} bytes.",
         mend="save the file as plain UTF-8 text with LF line ends",
         check=_text,
+    ),
+    Rule(
+        id="layout.secrets",
+        severity="error",
+        what="No file holds a key, a token or a password: a frozen version keeps it for ever.",
+        mend="remove it, and revoke it where it was real",
+        check=_secrets,
     ),
     Rule(
         id="layout.json",

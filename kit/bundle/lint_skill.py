@@ -22,7 +22,7 @@ _METHOD = re.compile(r"([A-Z]\w*)\.([A-Za-z_]\w*)", re.ASCII)
 # Written at freeze, by a run, or only present once the strategy has been worked on.
 _GENERATED = (
     "picks.json", "card.json", "run.json", "report.html",
-    "backtests/", "conversations/", "schemas/", "references/", "REGISTRY.md", "INDEX.json",
+    "backtests/", "conversations/", "schemas/", "REGISTRY.md", "INDEX.json",
     layout.CHANGELOG, layout.CHECKSUMS, layout.NOTEBOOK,
 )  # fmt: skip
 

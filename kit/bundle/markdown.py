@@ -66,7 +66,8 @@ def sections(body: str, first_line: int) -> list[Section]:
             found.append((len(heading[1]), heading[2], position))
     result = []
     for index, (level, title, position) in enumerate(found):
-        end = next((at for deep, _, at in found[index + 1 :] if deep <= level), len(lines))
+        later = (found[at] for at in range(index + 1, len(found)))
+        end = next((at for deep, _, at in later if deep <= level), len(lines))
         result.append(
             Section(
                 level=level,

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kit.redact import MASK
+
 __all__ = ["excerpt", "offline_slug"]
 
 _MAX_MESSAGES = 12
@@ -99,7 +101,7 @@ def offline_slug(inputs: dict[str, Any]) -> dict[str, Any]:
         weight = _WEIGHTS.get(message["role"], 0)
         if message["role"] == "user":
             weight, bonus = weight * bonus, 1
-        for term in _terms(message["text"]):
+        for term in _terms(message["text"].replace(MASK, " ")):
             if term[0].isdigit():
                 numbers.append(term)
             elif term != own:

@@ -60,7 +60,7 @@ class Card:
 
     Attributes:
         card_id: Short id, the same on every channel and every resend.
-        kind: `screen` or `slot`.
+        kind: `screen`, `slot`, or `notice` for what concerns no single run.
         title: First line.
         blocks: In reading order.
         mode: How the run's LLM steps were answered: `live`, `offline` or `mixed`.

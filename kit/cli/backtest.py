@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from kit.workspace import Workspace
 
 _REFUSED = 4
+_CENT = 0.01
+
+
+_source = click.option(
+    "--source",
+    default="sample",
+    show_default=True,
+    help="Where bars come from: sample, parquet (the store), or a source of config/data.json.",
+)
 
 
 @click.command(epilog="Example: kit backtest ma250-pullback@0.3.1 --end 2019-12-31")
@@ -22,6 +31,7 @@ _REFUSED = 4
 @click.option(
     "--symbols", help="Symbols to trade, joined by commas [default: the bundle's config]."
 )
+@_source
 @click.option("--label", help="Name of the evidence folder [default: iter-N].")
 @click.option(
     "--engine",
@@ -40,6 +50,7 @@ def backtest(
     start: str | None,
     end: str | None,
     symbols: str | None,
+    source: str,
     label: str | None,
     simulator: str,
     force_channel_mismatch: bool,
@@ -55,6 +66,7 @@ def backtest(
         "start": None if start is None else parse_date(start),
         "end": None if end is None else parse_date(end),
         "symbols": None if symbols is None else symbols.split(","),
+        "source": source,
         "progress": output.progress_to_stderr(),
     }
     if simulator != "kit":
@@ -97,24 +109,34 @@ def _compare(workspace: Workspace, ref: str, window: dict[str, Any], *, as_json:
         f"fills: {body['fills_same']} the same, {body['fills_different']} different; "
         f"final value {body['final_value']:.2f} here, {body['final_value_peer']:.2f} there"
     )
-    if rows := found.rows():
+    rows = found.rows()
+    if rows:
         output.table(("time", "symbol", "side", "size", "there", "price", "there"), rows)
+    if rows or abs(body["final_value"] - body["final_value_peer"]) >= _CENT:
+        # The same fills may still have cost another fee.
         output.say("why they may differ: docs/backtests.md, Against Vibe-Trading")
     output.message(f"what Vibe-Trading wrote: {body['folder']}")
 
 
 @click.command(epilog="Example: kit validate ma250-pullback@0.3.1")
 @click.argument("ref", metavar="ID[@VERSION|@draft]")
+@_source
 @output.json_option
 @click.pass_obj
-def validate(session: output.Session, ref: str, as_json: bool) -> int:
+def validate(session: output.Session, ref: str, source: str, as_json: bool) -> int:
     """Run every guard on a draft or a version.
 
     Lookahead and warm-up refuse (exit code 4); costs, trials, folds and the random control inform.
     """
     from kit.jobs.validate import validate as run
 
-    found = run(session.workspace(), ref, clock=SystemClock(), progress=output.progress_to_stderr())
+    found = run(
+        session.workspace(),
+        ref,
+        source=source,
+        clock=SystemClock(),
+        progress=output.progress_to_stderr(),
+    )
     if as_json:
         output.emit_json(found.to_dict())
         return 0 if found.ok else _REFUSED
@@ -141,6 +163,7 @@ def validate(session: output.Session, ref: str, as_json: bool) -> int:
 @click.option("--start", help="First date, YYYY-MM-DD [default: the bundle's config].")
 @click.option("--end", help="Last date, YYYY-MM-DD [default: the bundle's config].")
 @click.option("--symbols", help="Symbols, joined by commas [default: the bundle's config].")
+@_source
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--dask", metavar="URL", help="Address of a Dask scheduler to run on.")
 @output.json_option
@@ -152,6 +175,7 @@ def sweep(
     start: str | None,
     end: str | None,
     symbols: str | None,
+    source: str,
     jobs: int,
     dask: str | None,
     as_json: bool,
@@ -168,6 +192,7 @@ def sweep(
         start=None if start is None else parse_date(start),
         end=None if end is None else parse_date(end),
         symbols=None if symbols is None else symbols.split(","),
+        source=source,
         jobs=jobs,
         dask=dask,
         clock=SystemClock(),

@@ -84,11 +84,13 @@ def lint(session: output.Session, ref: str, as_json: bool) -> int:
     """Check a draft or a version against every rule."""
     from kit.bundle import errors_of, read_index
     from kit.bundle.lint import lint as find
+    from kit.jobs.agreement import exact_findings
 
     workspace = session.workspace()
     root = _root(workspace, ref)
     is_draft = root.name == "draft"
     findings = find(root, draft=is_draft, index=read_index(workspace).raw)
+    findings += exact_findings(workspace, root)
     errors = len(errors_of(findings))
     if as_json:
         listed = [finding.to_dict() for finding in findings]

@@ -142,7 +142,7 @@ def status(session: output.Session, as_json: bool) -> None:
         output.emit_json(rows)
         return
     if not rows:
-        output.message("the store is empty; next: kit data import FILE --market cn --volume-unit shares")
+        output.message("the store is empty; next: kit data import FILE --market cn")
         return
     output.table(tuple(rows[0]), [tuple(row.values()) for row in rows])
 

@@ -39,7 +39,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "verify": ("kit.cli.bundle", "verify", "Re-hash every frozen version."),
     "export": ("kit.cli.archive", "export", "Write a frozen version as one archive."),
     "import": ("kit.cli.archive", "import_", "Take in a version from an archive, checked."),
-    "registry": ("kit.cli.registry", "registry", "Activate, retire, rebuild."),
+    "registry": ("kit.cli.registry", "registry", "List, show, activate, retire, rebuild."),
     "skills": ("kit.cli.skills", "skills", "Copy active versions to where agents load skills."),
     "screen": ("kit.cli.screen", "screen", "Run a daily screen and deliver its card."),
     "slot": ("kit.cli.slot", "slot", "Run an intraday slot and deliver its card."),

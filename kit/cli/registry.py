@@ -43,7 +43,10 @@ def list_strategies(session: output.Session, as_json: bool) -> None:
 
 @click.group(epilog="Example: kit registry show ma250-pullback")
 def registry() -> None:
-    """Activate, retire, rebuild."""
+    """List, show, activate, retire, rebuild."""
+
+
+registry.add_command(list_strategies)
 
 
 @registry.command(epilog="Example: kit registry show ma250-pullback")

@@ -11,7 +11,7 @@ from kit.text import one_line
 
 @click.command(epilog="Example: kit runs --date 2020-02-27")
 @click.option("--date", "trade_date", help="Only this trade date, YYYY-MM-DD.")
-@click.option("--kind", type=click.Choice(["screen", "slot"]), help="Only this kind.")
+@click.option("--kind", type=click.Choice(["screen", "screens", "slot"]), help="Only this kind.")
 @click.option("--subject", help="Only subjects that begin with this.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--files", is_flag=True, help="Name the files to open.")
@@ -138,6 +138,15 @@ def rerun(session: output.Session, run: str, as_json: bool) -> int:
             remedy="run the original command again with --again",
         )
     parameters = record["parameters"]
+    if record["key"]["kind"] == "screens":
+        return screen.perform_all(
+            session,
+            date=record["key"]["trade_date"],
+            mode=parameters["mode"],
+            limit=parameters.get("limit"),
+            again=True,
+            as_json=as_json,
+        )
     if record["key"]["kind"] == "screen":
         return screen.perform(
             session,

@@ -24,7 +24,11 @@ QUALITIES: Mapping[str, str] = MappingProxyType(
 )
 # Steps that many bundles have, in the words of a reader; any other one is shown by its name.
 _STEPS: Mapping[str, str] = MappingProxyType(
-    {"event_sector_filter": "板块过滤", "pick_explanation": "入选说明"}
+    {
+        "event_company_filter": "公司事件过滤",
+        "event_sector_filter": "板块过滤",
+        "pick_explanation": "入选说明",
+    }
 )
 
 _MAX_SHOWN = 120

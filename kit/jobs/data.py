@@ -8,6 +8,8 @@ from datetime import UTC, date
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from kit.clock import Clock
 from kit.errors import DataError, UsageError
 from kit.market import SampleSource, calendar, market_info
@@ -164,8 +166,8 @@ def import_files(
             )
         )
     if not dry_run:
-        for bars in frames:
-            BarStore(workspace.market_dir).write(market, interval, bars)
+        # All at once: a write reads and replaces whole parts of the store.
+        BarStore(workspace.market_dir).write(market, interval, pl.concat(frames))
     return done
 
 
@@ -280,8 +282,11 @@ def check(
         clock: Time, for tails.
 
     Raises:
+        UsageError: `market.unknown`.
         DataError: `data.store_missing` when there is nothing to look at.
     """
+    if market is not None:
+        market_info(workspace, market)
     store, findings = BarStore(workspace.market_dir), list[Finding]()
     series = rows = 0
     stale = workspace.config("data")["stale_sessions"]
@@ -308,7 +313,7 @@ def check(
     if not rows:
         raise DataError(
             "data.store_missing",
-            "the store holds no bars" + (f" of {market}" if market else ""),
+            f"the store holds no bars of {', '.join(symbols) or market or 'any market'}",
             where=str(workspace.market_dir),
             remedy="kit data import FILE --market cn, or kit data sync --source S --market cn",
         )

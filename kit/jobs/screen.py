@@ -18,20 +18,28 @@ from kit.clock import Clock, iso, parse_date
 from kit.degradation import Policy
 from kit.delivery import Channel, ConsoleChannel, FileChannel, build_channels
 from kit.errors import BundleError, ConfigError, DataError, KitError, UsageError
+from kit.jobs.keys import key_names, require_key
+from kit.jobs.llm_budget import deliver_budget_alert
 from kit.jobs.lock import LOCK_FILE, force_channel, lock_variables
 from kit.jobs.screen_fallback import fallback_card
 from kit.jobs.screen_outcome import ScreenOutcome
 from kit.jobs.screen_stages import PICKS_FILE
 from kit.jobs.skip import record_skip
-from kit.llm import Mode, offline_cause, resolve_mode
-from kit.llm.mode import provider_of
+from kit.llm import offline_cause
 from kit.market import Calendar, calendar, open_source
-from kit.runner import ProgressEvent, Refusal, RunKey, RunOutcome, RunSpec, perform
+from kit.runner import Executor, ProgressEvent, Refusal, RunKey, RunOutcome, RunSpec, perform
 from kit.screen import TradeDate
 from kit.state import Store
 from kit.workspace import Workspace
 
-__all__ = ["NOTEBOOK", "ScreenOutcome", "run_screen"]
+__all__ = [
+    "MARKET_CLOSED",
+    "NOTEBOOK",
+    "ScreenOutcome",
+    "open_channels",
+    "run_screen",
+    "trade_date",
+]
 
 NOTEBOOK = "production/daily_screen.ipynb"
 MARKET_CLOSED = "market_closed"
@@ -87,8 +95,10 @@ def run_screen(
     limit: int | None = None,
     source: str = "sample",
     forced_by: str | None = None,
+    merged: bool = False,
     stream: TextIO | None = None,
     progress: Callable[[ProgressEvent], None] | None = None,
+    executor: Executor | None = None,
 ) -> ScreenOutcome:
     """Run the screen of a bundle for one trade date.
 
@@ -105,8 +115,11 @@ def run_screen(
         limit: Most picks; None for the bundle's own.
         source: Bar source.
         forced_by: Who chose to run against another channel than the lock's; None for nobody.
+        merged: Whether it is one of several whose cards become one: nothing is sent, and what makes
+            it impossible is told on its card, as it is unattended.
         stream: Where the console channel writes; None leaves it out.
         progress: Takes every event of the run.
+        executor: Runs the notebook; a kernel by default.
 
     Raises:
         UsageError: A malformed or future date, a date whose data is not complete yet, a wrong mode
@@ -123,14 +136,15 @@ def run_screen(
         raise UsageError(
             "screen.bad_limit", f"{limit} is not a number of picks", remedy="use 1 or more"
         )
+    told = cron or merged
     try:
         request = _request(workspace, ref, date, mode, clock, cron=cron)
     except UsageError:
         raise
     except KitError as error:
-        if not cron:
+        if not told:
             raise
-        request = _refused(workspace, ref, clock, error)
+        request = _refused(workspace, ref, date, clock, error, cron=cron)
     if request is None:
         waiting = "the data of today's session is not complete yet"
         today = clock.now().date()
@@ -151,11 +165,15 @@ def run_screen(
         return ScreenOutcome(
             status="skipped", ref=request.ref, day=day, reason=reason, skip=skip, cron=cron
         )
-    if not cron and request.bundle is not None and request.tampered is None:
-        _require_keys(request.bundle, mode, request.llm)
+    if not told and request.bundle is not None and request.tampered is None:
+        for name, step in request.bundle.manifest.llm_steps.items():
+            require_key(name, step.model, mode, request.llm, where=request.ref)
         _require_bars(workspace, source, request.bundle, day)
     if forced_by is not None and request.bundle is not None:
         force_channel(workspace, request.bundle, store, clock, forced_by, scheduled=cron)
+    channels = open_channels(workspace, stream, cron=cron)
+    send = deliver if deliver is not None else not request.ref.endswith("@draft")
+    send = send and not merged
     run = perform(
         workspace,
         store,
@@ -167,13 +185,16 @@ def run_screen(
             next_session=request.next_session,
             policy=request.bundle.policy if request.bundle else Policy(),
             clock=clock,
+            refused=request.refused,
         ),
-        channels=_channels(workspace, stream, cron=cron),
-        deliver=deliver if deliver is not None else not request.ref.endswith("@draft"),
+        channels=channels,
+        deliver=send,
         progress=progress,
         again=again,
-        executor=Refusal(error=request.refused) if request.refused else None,
+        executor=Refusal(error=request.refused) if request.refused else executor,
     )
+    if send:
+        deliver_budget_alert(workspace, store, clock, channels)
     return ScreenOutcome(
         status=run.status,
         ref=request.ref,
@@ -218,7 +239,7 @@ def _request(
             llm=llm,
         )
     days = calendar(workspace, bundle.manifest.data_contract.market)
-    found = _trade_date(days, bundle, text, clock, cron=cron)
+    found = trade_date(days, bundle, text, clock, cron=cron)
     if found is None:
         return None
     return _Request(
@@ -226,10 +247,12 @@ def _request(
     )
 
 
-def _refused(workspace: Workspace, ref: str, clock: Clock, error: KitError) -> _Request:
-    """Return an unattended request that cannot run: its card says why."""
-    today = _blind_date(clock.now().date(), cron=True)
-    return _Request(ref=_named(workspace, ref), bundle=None, on=today, refused=error)
+def _refused(
+    workspace: Workspace, ref: str, text: str | None, clock: Clock, error: KitError, *, cron: bool
+) -> _Request:
+    """Return a request that cannot run, and owes a card that says why."""
+    day = _blind_date(parse_date(text) if text else clock.now().date(), cron=cron)
+    return _Request(ref=_named(workspace, ref), bundle=None, on=day, refused=error)
 
 
 def _blind_date(day: date, *, cron: bool) -> TradeDate:
@@ -237,9 +260,14 @@ def _blind_date(day: date, *, cron: bool) -> TradeDate:
     return TradeDate(day=day, open=None if cron else True)
 
 
-def _trade_date(
+def trade_date(
     days: Calendar, bundle: Bundle, text: str | None, clock: Clock, *, cron: bool
 ) -> TradeDate | None:
+    """Return the date a screen speaks for; None when an unattended one is not due yet.
+
+    Raises:
+        UsageError: A malformed or future date, or one whose data is not complete yet.
+    """
     asof, now = bundle.manifest.data_contract.asof, clock.now()
     if text is not None:
         return screen.requested_date(parse_date(text), days, asof, now)
@@ -257,7 +285,7 @@ def _named(workspace: Workspace, ref: str) -> str:
     return f"{wanted.id}@{active or 'unknown'}"
 
 
-def _channels(workspace: Workspace, stream: TextIO | None, *, cron: bool) -> list[Channel]:
+def open_channels(workspace: Workspace, stream: TextIO | None, *, cron: bool) -> list[Channel]:
     """Build the channels; unattended, a broken configuration still leaves the run folder."""
     try:
         return build_channels(workspace, stream=stream)
@@ -266,28 +294,6 @@ def _channels(workspace: Workspace, stream: TextIO | None, *, cron: bool) -> lis
             raise
         built: list[Channel] = [FileChannel()]
         return built if stream is None else [*built, ConsoleChannel(stream=stream)]
-
-
-def _require_keys(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> None:
-    """Refuse a run that demands models it cannot ask, before anything is claimed.
-
-    Unattended it goes on: its card says which steps failed, and why.
-    """
-    for name, step in bundle.manifest.llm_steps.items():
-        if mode != Mode.LIVE or offline_cause(mode, llm, model=step.model) is not None:
-            continue
-        if resolve_mode("auto", llm, model=step.model) is Mode.LIVE:
-            continue
-        provider = provider_of(step.model, llm)
-        variable = (llm["providers"].get(provider) or {}).get("key_env")
-        raise ConfigError(
-            "llm.no_key",
-            f"step {name} asks {step.model}, and "
-            + (f"{variable} is not set" if variable else f"provider {provider} is not set up"),
-            where=bundle.ref,
-            remedy=(f"set {variable}" if variable else f"give {provider} in config/llm.json")
-            + ", or use --mode offline",
-        )
 
 
 def _require_bars(workspace: Workspace, source: str, bundle: Bundle, day: date) -> None:
@@ -342,25 +348,14 @@ def _spec(
     )
     if bundle is None:
         return spec
+    models = [step.model for step in bundle.manifest.llm_steps.values()]
     return RunSpec(
         **{
             **vars(spec),
             "time_limit_sec": bundle.manifest.limits.production_runtime_sec + _OVERHEAD_SEC,
-            "kernel_secrets": _key_names(bundle, mode, request.llm)
-            | _lock_names(workspace, bundle),
+            "kernel_secrets": key_names(models, mode, request.llm) | _lock_names(workspace, bundle),
         }
     )
-
-
-def _key_names(bundle: Bundle, mode: str, llm: Mapping[str, Any]) -> frozenset[str]:
-    """Return the keys of the models that the kernel may ask."""
-    models = [
-        step.model
-        for step in bundle.manifest.llm_steps.values()
-        if offline_cause(mode, llm, model=step.model) is None
-    ]
-    entries = (llm["providers"].get(provider_of(model, llm)) or {} for model in models)
-    return frozenset(entry["key_env"] for entry in entries if entry.get("key_env"))
 
 
 def _lock_names(workspace: Workspace, bundle: Bundle) -> frozenset[str]:

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from kit.degradation import ABORT, TRIGGERS
 from kit.delivery import Receipt
 from kit.envlock import refusal
-from kit.errors import DataError, GuardError, KitError, LockError, RunError
+from kit.errors import AlreadyDone, DataError, GuardError, KitError, LockError, RunError
 from kit.jobs.skip import Skip
 from kit.runner import RunOutcome
 
-__all__ = ["ScreenOutcome"]
+__all__ = ["MergedOutcome", "ScreenOutcome"]
 
 # What an abort means to a shell, by the stage it happened in.
 _ABORTED: Mapping[str, type[KitError]] = {
@@ -121,6 +121,35 @@ class ScreenOutcome:
             "failure": run.failure.to_dict() if run and run.failure else None,
             "warnings": list(run.warnings) if run else [],
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedOutcome:
+    """What became of the screens that share a card.
+
+    Attributes:
+        merged: The run around them; not run when they are not due or the market is closed.
+        screens: Each of them, in the registry's order.
+        already: Says that their card is done, or that another process works on it.
+    """
+
+    merged: ScreenOutcome
+    screens: tuple[ScreenOutcome, ...] = ()
+    already: AlreadyDone | None = None
+
+    def error(self) -> KitError | None:
+        """Return the error a command ends with: by hand also the first of a screen's own."""
+        if self.already is not None:
+            # Unattended, a second fire is as it should be.
+            return None if self.merged.cron else self.already
+        own = self.merged.error()
+        if own is not None or self.merged.cron:
+            return own
+        return next((error for s in self.screens if (error := s.error())), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form: the run around them, and `screens`."""
+        return {**self.merged.to_dict(), "screens": [s.to_dict() for s in self.screens]}
 
 
 def _look(run: RunOutcome | None) -> str:

@@ -29,17 +29,25 @@ from kit.jobs.lock import (
     bundle_lock,
     lock_facts,
     lock_rows,
+    recorded_lock,
     tell_lock,
 )
-from kit.jobs.recording import record_news, record_panel
+from kit.jobs.recording import record_panel
+from kit.jobs.screen_news import (
+    NEWS_FILE,
+    NO_NEWS_WANTED,
+    News,
+    NewsFeed,
+    fetch_news,
+    recorded_news,
+)
 from kit.jobs.screen_steps import StepRunner
 from kit.jobs.view import View
-from kit.llm import Recorder, StepResult, StepSpec, offline_cause
+from kit.llm import Recorder, ReplaySource, StepResult, StepSpec, offline_cause
 from kit.market import (
     BarSource,
     Calendar,
     MarketInfo,
-    SampleNews,
     calendar,
     context_lag,
     market_info,
@@ -61,8 +69,9 @@ from kit.screen.dates import latest_date
 from kit.state import Store
 from kit.workspace import Workspace
 
-__all__ = ["CARD_FILE", "DEGRADATION_FILE", "LLM_FILE", "PICKS_FILE", "ScreenRun"]
+__all__ = ["CARD_FILE", "DEGRADATION_FILE", "LLM_FILE", "PICKS_FILE", "SIGNALS_FILE", "ScreenRun"]
 
+SIGNALS_FILE = "signals.json"
 PICKS_FILE = "picks.json"
 DEGRADATION_FILE = "degradation.json"
 CARD_FILE = "card.json"
@@ -75,8 +84,7 @@ _ZONES = {
     "America/New_York": "美东时间",
 }
 _NEWS_KEYS = {"news", "news_summary", "news_window"}
-_NO_NEWS = "没有配置新闻源"
-_NEWS_SERVER = "historical-news-cn"
+_NEWS_STATES = {"found": "取到", "none_found": "没有找到", "not_fetched": "未获取"}
 
 
 def _stage(method: Callable[[ScreenRun], View]) -> Callable[[ScreenRun], View]:
@@ -89,8 +97,9 @@ def _stage(method: Callable[[ScreenRun], View]) -> Callable[[ScreenRun], View]:
         try:
             return method(self)
         except BundleError as error:
-            self.report.add("screen_failed", error=error.message, where=error.where)
-            return View("策略代码出错", ("位置", "说明"), ((error.where, error.message),))
+            said = screen.problem_text(error)
+            self.report.add("screen_failed", error=said, message=error.message, where=error.where)
+            return View("策略代码出错", ("说明", "详情"), ((said, error.message),))
         finally:
             # What is known by now, for the card of a run that dies in a later stage.
             self._keep_report()
@@ -116,6 +125,8 @@ class ScreenRun:
         timer: Where durations and deadlines come from.
         force_channel: Whether another channel of a server than the lock's is a warning only.
         lock: Checks the bundle's environment lock.
+        feed: Fetches the news.
+        replay: Folder of a run whose lock, news and answers are given again; None for a new run.
     """
 
     workspace: Workspace
@@ -131,6 +142,8 @@ class ScreenRun:
     timer: Clock = field(default_factory=SystemClock)
     force_channel: bool = False
     lock: LockCheck = bundle_lock
+    feed: NewsFeed = fetch_news
+    replay: Path | None = None
 
     bundle: Bundle | None = field(default=None, init=False)
     report: ReportBuilder = field(init=False)
@@ -150,8 +163,7 @@ class ScreenRun:
         self._market: MarketInfo | None = None
         self._sectors: list[str] | None = None
         self._lock = dict(LOCK_UNCHECKED)
-        self._news: dict[str, Any] = {"status": "not_needed", "count": 0}
-        self._window: dict[str, Any] = {}
+        self._news: News | None = None
         self._result: ScreenResult | None = None
         self._card: Card | None = None
 
@@ -169,9 +181,11 @@ class ScreenRun:
         run_id: str = "",
         card_id: str = "",
         force_channel: bool = False,
+        replay: str = "",
         workspace: Workspace | None = None,
         timer: Clock | None = None,
         lock: LockCheck = bundle_lock,
+        feed: NewsFeed = fetch_news,
     ) -> ScreenRun:
         """Open a screen.
 
@@ -186,9 +200,12 @@ class ScreenRun:
             run_id: The run, given by the runner.
             card_id: Id of the card, given by the runner.
             force_channel: Whether another channel than the lock's is a warning only.
+            replay: Run folder whose lock, news and model answers are given again: no server is
+                started and no model is asked. Empty for a new run.
             workspace: The workspace; found from the environment or the current folder by default.
             timer: Where durations come from.
             lock: Checks the bundle's environment lock.
+            feed: Fetches the news.
 
         Raises:
             UsageError: A malformed date, instant or mode.
@@ -198,6 +215,7 @@ class ScreenRun:
         clock = timer or SystemClock()
         # A wrong mode is refused here, not in the middle of the flow.
         offline_cause(mode, found.config("llm"))
+        recorded = Path(replay) if replay else None
         return cls(
             workspace=found,
             ref=bundle,
@@ -211,7 +229,9 @@ class ScreenRun:
             limit=limit,
             timer=clock,
             force_channel=force_channel,
-            lock=lock,
+            lock=recorded_lock(recorded) if recorded else lock,
+            feed=recorded_news(recorded) if recorded else feed,
+            replay=recorded,
         )
 
     @property
@@ -231,12 +251,14 @@ class ScreenRun:
 
         Raises:
             RegistryError: There is no such bundle; nothing can be said about it on a card.
-            BundleError: A draft that cannot be opened: its author wants to know where.
+            BundleError: A draft that cannot be opened: its author wants to know where. So does who
+                replays a run.
+            DataError: The record to replay from cannot be read.
         """
         try:
             bundle = resolve(self.workspace, self.ref)
         except BundleError as error:
-            if self.ref.endswith("@draft"):
+            if self.ref.endswith("@draft") or self.replay:
                 raise
             self.report.add("bundle_tampered", files=_files_of(error), message=error.message)
             self._keep_report()
@@ -254,6 +276,7 @@ class ScreenRun:
             store=Store(self.workspace.state_path),
             run_id=self.run_id,
             measured=partial(measured_text, self.workspace, bundle.manifest.strategy_id),
+            replay=ReplaySource.read(self.replay / LLM_FILE) if self.replay else None,
         )
         rows = [
             ("策略", bundle.ref),
@@ -274,8 +297,13 @@ class ScreenRun:
             raise
         except KitError as error:
             self._lock = {**LOCK_UNCHECKED, "status": "failed"}
-            hint = f"{error.message}；{error.remedy}"
-            self.report.add("env_lock_failed", names=[error.where], remedy_hint=hint)
+            self.report.add(
+                "env_lock_failed",
+                names=[error.where],
+                remedy_hint=screen.problem_text(error),
+                message=error.message,
+                remedy=error.remedy,
+            )
             return View("环境锁", ("说明", "处理"), ((error.message, error.remedy),))
         files.write_json(self.folder / LOCK_FILE, answer.to_dict())
         self._lock = lock_facts(answer)
@@ -297,9 +325,15 @@ class ScreenRun:
         except StorageError:
             raise
         except KitError as error:
-            self.report.add("data_unavailable", error=error.message, remedy=error.remedy)
+            self.report.add(
+                "data_unavailable",
+                error=screen.problem_text(error),
+                message=error.message,
+                remedy=error.remedy,
+            )
             return View("行情不可用", ("说明", "处理"), ((error.message, error.remedy),))
-        record_panel(self._bundle())
+        if self.replay is None:
+            record_panel(self._bundle())
         screen.tell_data(self.report, self.data, self._calendar)
         screen.tell_context(self.report, lags)
         data, universe = self.data, self.data.universe
@@ -323,27 +357,19 @@ class ScreenRun:
         ]
         if not wanted:
             return View("新闻", text="没有步骤需要新闻")
-        # The embedded items are what the news server serves: a bundle that locks it may read them.
-        locked = {mcp.name for mcp in self._bundle().manifest.env_lock.required_mcps}
-        if _NEWS_SERVER not in locked or self.source_name != "sample":
-            self._news = {"status": "not_fetched", "count": 0}
-            self.report.add("news_not_fetched", error=_NO_NEWS, steps=wanted)
-            return View(
-                "新闻", text=f"未获取：{_NO_NEWS}；以空文本继续，需要它的步骤：{'、'.join(wanted)}"
+        self._news = news = self.feed(self.workspace, self._bundle(), *self._news_span())
+        files.write_json(self.folder / NEWS_FILE, news.to_dict())
+        if news.status == "not_fetched":
+            self.report.add(
+                "news_not_fetched", error=news.problem, message=news.detail, steps=wanted
             )
-        start, end = self._news_span()
-        items = SampleNews().query(start, end).items
-        record_news(self._bundle())
-        self._window = screen.news_window(items, start, end)
-        self._news = {"status": "found" if items else "none_found", "count": len(items)}
+        title = f"新闻：{iso(news.start)} 之后，到 {iso(news.end)}，{_NEWS_STATES[news.status]}"
         rows = [
-            (item["published_at"], "、".join(item["symbols"]), item["title"])
-            for item in self._window["items"]
+            (item["published_at"], "、".join(item["symbols"]), item["title"]) for item in news.items
         ]
-        title = f"新闻：{iso(start)} 之后，到 {iso(end)}，{len(items)} 条"
-        if not rows:
-            return View(title, text="没有找到")
-        return View(title, ("时间", "标的", "标题"), tuple(rows))
+        if rows:
+            return View(title, ("时间", "标的", "标题"), tuple(rows))
+        return View(title, text=news.problem or screen.news_line(news.account))
 
     @_stage
     def sector_filter(self) -> View:
@@ -428,7 +454,7 @@ class ScreenRun:
         return View("说明", ("代码", "来源", "置信", "文字"), tuple(rows))
 
     def result(self) -> View:
-        """Put the result together; writes `picks.json` and `degradation.json`, whatever happened.
+        """Put the result together; writes `picks.json` and its like, whatever happened.
 
         Raises:
             DataError: The result does not match its schema: a fault of the kit.
@@ -447,6 +473,11 @@ class ScreenRun:
             repeated=list(dict.fromkeys(r.symbol for r in self.rejected if r.repeated)),
         )
         value = self._result.to_dict()
+        signals = {
+            "found": [candidate.to_dict() for candidate in self.found],
+            "rejected": [reject.to_dict() for reject in self.rejected],
+        }
+        files.write_json(self.folder / SIGNALS_FILE, signals)
         files.write_json(self.folder / PICKS_FILE, value)
         files.write_json(self.folder / DEGRADATION_FILE, value["degradation_report"])
         rows = [(entry.code, entry.action, entry.reason, entry.impact) for entry in report.entries]
@@ -477,6 +508,7 @@ class ScreenRun:
                 restated=self.data.restated if self.data else frozenset(),
                 steps=self.notes,
                 lock_note=self._lock_note(),
+                news=screen.news_line(self._news.account) if self._news else "",
                 today=self.now.date(),
                 settings=frozenset(self.bundle.params) if self.bundle else frozenset(),
                 market_zone=_ZONES.get(self._market.timezone, self._market.timezone)
@@ -576,6 +608,10 @@ class ScreenRun:
         )
         return Explained(pick=pick, reason_text=text, confidence=None, reason_mode="template")
 
+    @property
+    def _window(self) -> dict[str, Any]:
+        return self._news.window if self._news else {}
+
     # Facts
 
     def _keep_report(self) -> None:
@@ -607,7 +643,7 @@ class ScreenRun:
             "mode": screen.mode_of(self.notes),
             "steps": [note.to_dict() for note in self.notes],
             "sector_filter": self._sectors,
-            "news": dict(self._news),
+            "news": self._news.account if self._news else dict(NO_NEWS_WANTED),
             "env_lock": dict(self._lock),
         }
 

@@ -28,10 +28,12 @@ from kit.intraday import (
     read_context,
     slot_card,
 )
+from kit.intraday.judgement import STEP
+from kit.jobs.keys import key_names, require_key
+from kit.jobs.llm_budget import deliver_budget_alert
 from kit.jobs.skip import Skip, record_skip
 from kit.jobs.slot_stages import CONTEXT_FILE, slot_at
 from kit.llm import offline_cause
-from kit.llm.mode import provider_of
 from kit.market import MarketInfo
 from kit.runner import (
     FAILURE_WORDS,
@@ -152,11 +154,18 @@ def run_slot(
         progress: Takes every event of the run.
 
     Raises:
-        UsageError: `market.unknown`, `slot.not_a_slot` (by hand), `llm.bad_mode`.
-        ConfigError: A configuration file is missing or wrong; by hand also `slot.no_holdings`.
+        UsageError: `market.unknown`, `slot.future`, `slot.not_a_slot` (by hand), `llm.bad_mode`.
+        ConfigError: A configuration file is missing or wrong; by hand also `slot.no_holdings`, and
+            `llm.no_key` when a model is demanded whose key is not set.
         AlreadyDone: The slot is done, or another process works on it.
     """
     at = now or clock.now()
+    if at > clock.now():
+        raise UsageError(
+            "slot.future",
+            f"{iso(at)} lies in the future",
+            remedy="name a past instant of a session, or leave --now out",
+        )
     scheduled = cron or if_due
     try:
         slot, info = slot_at(workspace, market, at)
@@ -178,13 +187,15 @@ def run_slot(
     if slot.closed is not None:
         words = CLOSED_REASONS[slot.closed]
         skip = record_skip(workspace, store, clock, key, reason=MARKET_CLOSED, detail=words)
-        reason = f"{MARKET_CLOSED}: {words}"
+        reason = f"{MARKET_CLOSED}: {slot.closed.replace('_', ' ')}"
         return SlotOutcome(status="skipped", market=market, slot=slot, reason=reason, skip=skip)
     if not scheduled:
         # A person can mend the file at once; an unattended slot sends its loud card instead.
         Portfolio.load(workspace, market)
-    llm = workspace.config("llm")
-    cause = offline_cause(mode, llm, model=config["judgement"]["model"])
+    llm, model = workspace.config("llm"), config["judgement"]["model"]
+    cause = offline_cause(mode, llm, model=model)
+    if not scheduled:
+        require_key(STEP, model, mode, llm, where=f"slot {market}")
     spec = RunSpec(
         key=key,
         notebook=workspace.notebooks / NOTEBOOK,
@@ -196,19 +207,22 @@ def run_slot(
             "slot": slot.id,
             "portfolio_sha256": _digest(workspace.config_dir / "portfolio.json"),
         },
-        kernel_secrets=frozenset() if cause else _key_name(config["judgement"]["model"], llm),
+        kernel_secrets=key_names([model], mode, llm),
     )
+    channels = build_channels(workspace, stream=stream)
     run = perform(
         workspace,
         store,
         clock,
         spec,
         fallback_card=_fallback(slot, info, config["owner_timezone"]),
-        channels=build_channels(workspace, stream=stream),
+        channels=channels,
         deliver=deliver,
         progress=progress,
         again=again,
     )
+    if deliver:
+        deliver_budget_alert(workspace, store, clock, channels)
     reason = run.failure.message if run.failure else ""
     return SlotOutcome(status=run.status, market=market, slot=slot, reason=reason, run=run)
 
@@ -234,12 +248,6 @@ def _digest(path: Path) -> str | None:
         return files.sha256_file(path)
     except OSError:
         return None
-
-
-def _key_name(model: str, llm: Mapping[str, Any]) -> frozenset[str]:
-    entry = llm["providers"].get(provider_of(model, llm)) or {}
-    name = entry.get("key_env")
-    return frozenset([name]) if name else frozenset()
 
 
 def _fallback(

@@ -19,12 +19,11 @@ from sqlalchemy import select
 
 from kit import files
 from kit.card import render_card
-from kit.clock import parse_instant
+from kit.clock import SystemClock, parse_instant
 from kit.degradation import Policy, ReportBuilder, Rule, failure_label
 from kit.envlock import LockAnswer
 from kit.errors import DataError, KitError, StorageError, UsageError
 from kit.intraday import (
-    CLOSED_REASONS,
     Delivered,
     Finding,
     Gathered,
@@ -42,9 +41,10 @@ from kit.intraday import (
 )
 from kit.intraday import wording as words
 from kit.intraday.judgement import STEP
+from kit.jobs.llm_budget import metered_model
 from kit.jobs.lock import LOCK_FILE
 from kit.jobs.view import View
-from kit.llm import Mode, Recorder, StepResult, offline_cause, run_step
+from kit.llm import Mode, Recorder, ReplaySource, StepResult, offline_cause, run_step
 from kit.market import (
     MarketInfo,
     QuoteBatch,
@@ -124,6 +124,7 @@ class SlotRun:
         card_id: Id of the card.
         store: Where deliveries are remembered; None looks nowhere.
         quotes: Who serves the quotes.
+        replay: The record that answers in the model's place, where a run is done over.
     """
 
     workspace: Workspace
@@ -136,6 +137,7 @@ class SlotRun:
     card_id: str
     store: Store | None
     quotes: QuoteSource
+    replay: ReplaySource | None = None
     gathered: Gathered | None = field(default=None, init=False)
     result: StepResult | None = field(default=None, init=False)
     judgement: Judgement | None = field(default=None, init=False)
@@ -151,6 +153,7 @@ class SlotRun:
         run_folder: str = "",
         run_id: str = "",
         card_id: str = "",
+        replay: str = "",
         workspace: Workspace | None = None,
     ) -> SlotRun:
         """Open a slot.
@@ -162,6 +165,7 @@ class SlotRun:
             run_folder: Where evidence goes; empty for a new temporary folder, as in a run by hand.
             run_id: The run, given by the runner.
             card_id: Id of the card, given by the runner.
+            replay: Run folder whose model answer is given again; empty for a new run.
             workspace: The workspace; found from the environment or the current folder by default.
 
         Raises:
@@ -174,11 +178,15 @@ class SlotRun:
             raise UsageError(
                 "slot.closed",
                 f"the {market} market is closed at {slot.now:%Y-%m-%d %H:%M} "
-                f"({CLOSED_REASONS[slot.closed]})",
+                f"({slot.closed.replace('_', ' ')})",
                 remedy="name an instant within a session",
             )
         config = found.config("intraday")
-        cause = offline_cause(mode, found.config("llm"), model=config["judgement"]["model"])
+        recorded = ReplaySource.read(Path(replay) / LLM_FILE) if replay else None
+        if recorded is None:
+            cause = offline_cause(mode, found.config("llm"), model=config["judgement"]["model"])
+        else:
+            cause = recorded.noted(STEP)["cause"]
         source = open_source(found)
         return cls(
             workspace=found,
@@ -191,6 +199,7 @@ class SlotRun:
             card_id=card_id or "by-hand",
             store=Store(found.state_path) if found.state_path.is_file() else None,
             quotes=sample_quotes(source, found),
+            replay=recorded,
         )
 
     # Stages
@@ -267,9 +276,11 @@ class SlotRun:
         self.result = run_step(
             step,
             packet,
-            mode=self.mode,
+            mode=self.mode if self.replay is None else Mode.REPLAY,
             llm=self._model(),
             recorder=Recorder.for_config(self.folder / LLM_FILE, self.workspace.config("llm")),
+            noted={"cause": self.cause or None},
+            replay=self.replay,
         )
         self.judgement = Judgement.from_result(self.result)
         text = self.judgement.text if self.judgement else ""
@@ -350,9 +361,8 @@ class SlotRun:
     def _model(self) -> Any:
         if self.mode is not Mode.LIVE:
             return None
-        from kit.llm import LiteLLM
-
-        return LiteLLM(self.workspace.config("llm"))
+        store = self.store or Store(self.workspace.state_path)
+        return metered_model(self.workspace.config("llm"), store, SystemClock())
 
     def _report(self) -> dict[str, Any]:
         """Return what did not run as designed, for `degradation.json` and the run's status."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kit.jobs.runs import RunDetails
     from kit.jobs.screen import ScreenOutcome
     from kit.jobs.slot import SlotOutcome
+    from kit.jobs.sweep import Sweep
     from kit.lab.display import Note, Rows, Sheet
     from kit.mcp import ServerPool
 
@@ -51,6 +52,8 @@ __all__ = [
     "screen",
     "slot",
     "strategies",
+    "sweep",
+    "validate",
     "verify",
 ]
 
@@ -124,6 +127,16 @@ def recording(strategy_id: str | None = None) -> AbstractContextManager[ServerPo
 def backtest(ref: str | None = None, **options: Any) -> BacktestResult:
     """See `Desk.backtest`."""
     return desk().backtest(ref, **options)
+
+
+def validate(ref: str | None = None, **options: Any) -> Rows:
+    """See `Desk.validate`."""
+    return desk().validate(ref, **options)
+
+
+def sweep(*params: str, **options: Any) -> Sweep:
+    """See `Desk.sweep`."""
+    return desk().sweep(*params, **options)
 
 
 def freeze(strategy_id: str | None = None, **options: Any) -> FrozenVersion:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kit.jobs.runs import RunDetails
     from kit.jobs.screen import ScreenOutcome
     from kit.jobs.slot import SlotOutcome
+    from kit.jobs.sweep import Sweep
     from kit.mcp import ServerPool
 
 __all__ = ["Desk", "scratch_desk"]
@@ -130,29 +131,31 @@ class Desk:
         return Rows(title, ("severity", "where", "rule", "finding", "mend"), rows)
 
     def diff(self, old: str | None = None, new: str = "draft") -> Rows:
-        """Explain what changed between a version (the latest by default) and the open draft.
+        """Explain what changed in the open draft since what it was made from, or since a version.
 
         Raises:
-            UsageError: `lab.no_draft`, or `bundle.no_parent` before the first freeze.
+            UsageError: `lab.no_draft`, or `bundle.no_parent` when it was made from nothing.
             RegistryError: There is no such version.
         """
         from kit import bundle
         from kit.bundle.diff import diff
-        from kit.bundle.rebuild import version_dirs
+        from kit.bundle.numbering import origin_of
 
         strategy = self._open()
-        target = bundle.resolve(self.workspace, f"{strategy}@{new}").root
-        versions = [root for root in version_dirs(target.parent) if root != target]
-        if old is None and not versions:
+        target = bundle.resolve(self.workspace, f"{strategy}@{new}")
+        named = bundle.resolve(self.workspace, f"{strategy}@{old}").root if old else None
+        origin = named or origin_of(self.workspace, target)
+        if origin is None:
             raise UsageError(
                 "bundle.no_parent",
                 f"{strategy} has no frozen version to compare with",
                 remedy="cut the first one: lab.freeze()",
             )
-        origin = bundle.resolve(self.workspace, f"{strategy}@{old}").root if old else versions[0]
-        found = diff(origin, target)
+        found = diff(origin, target.root)
+        same = origin.parent == target.root.parent
+        name = origin.name if same else f"{origin.parent.name}/{origin.name}"
         return Rows(
-            f"{origin.name} → {target.name}: {found.bump}",
+            f"{name} → {target.root.name}: {found.bump}",
             ("bump", "area", "change"),
             [(change.level, change.area, change.text) for change in found.changes],
         )
@@ -211,6 +214,7 @@ class Desk:
         start: str | date | None = None,
         end: str | date | None = None,
         symbols: Sequence[str] | None = None,
+        source: str = "sample",
         label: str | None = None,
     ) -> BacktestResult:
         """Backtest the open draft, or a version; the evidence is written beside it."""
@@ -222,10 +226,29 @@ class Desk:
             start=_day(start),
             end=_day(end),
             symbols=symbols,
+            source=source,
             label=label,
             clock=self.clock,
         )
         return result
+
+    def validate(self, ref: str | None = None, *, source: str = "sample") -> Rows:
+        """Run every guard on the open draft, or on a version: `kit validate`."""
+        from kit.jobs.validate import validate
+
+        found = validate(
+            self.workspace, ref or f"{self._open()}@draft", source=source, clock=self.clock
+        )
+        title = f"{found.ref}: {'no guard refuses' if found.ok else 'REFUSED'}"
+        return Rows(title, ("guard", "result", "found"), found.rows())
+
+    def sweep(self, *params: str, ref: str | None = None, **options: Any) -> Sweep:
+        """Backtest a grid of parameters, such as `"near_pct=2,3,4"`: `kit sweep`."""
+        from kit.jobs.sweep import sweep
+
+        return sweep(
+            self.workspace, ref or f"{self._open()}@draft", params, clock=self.clock, **options
+        )
 
     def freeze(self, strategy_id: str | None = None, **options: Any) -> FrozenVersion:
         """Cut the next version from a draft (the open one by default): `kit freeze`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kit.screen.cards import CardFacts, mode_of, screen_card, screen_title
 from kit.screen.data import Contract, ScreenData, ScreenUniverse, load_data, window_start
 from kit.screen.dates import TradeDate, due_date, latest_date, requested_date
+from kit.screen.merged import ScreenLine, merged_card
 from kit.screen.picks import Candidate, Rejected, check_picks, cut, run_rule
 from kit.screen.reasons import (
     check_reason,
@@ -24,9 +25,10 @@ from kit.screen.steps import (
 )
 from kit.screen.surroundings import (
     context_moves,
+    news_items,
+    news_line,
     news_of,
     news_summary,
-    news_window,
     tell_context,
 )
 from kit.screen.tell import (
@@ -37,6 +39,7 @@ from kit.screen.tell import (
     tell_shortfall,
     worded,
 )
+from kit.screen.wording import problem_text
 
 __all__ = [
     "EMPTY_UNIVERSE",
@@ -46,6 +49,7 @@ __all__ = [
     "Explained",
     "Rejected",
     "ScreenData",
+    "ScreenLine",
     "ScreenResult",
     "ScreenUniverse",
     "StepNote",
@@ -61,11 +65,14 @@ __all__ = [
     "filter_inputs",
     "latest_date",
     "load_data",
+    "merged_card",
     "mode_of",
+    "news_items",
+    "news_line",
     "news_of",
     "news_summary",
-    "news_window",
     "params_numbers",
+    "problem_text",
     "read_sectors",
     "reason_line",
     "render_template",

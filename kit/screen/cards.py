@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from kit.card import HIGH, PROVENANCE, Block, Card
 from kit.degradation import QUALITIES, DegradationReport, step_label
 from kit.screen.data import ScreenUniverse
+from kit.screen.picks import Candidate
 from kit.screen.result import Explained, ScreenResult
 from kit.screen.steps import StepNote
 from kit.screen.wording import (
@@ -54,6 +56,7 @@ class CardFacts:
         prices: Symbol -> newest close as it traded.
         restated: Symbols whose source only has forward-adjusted prices.
         steps: How the LLM steps went.
+        news: What became of the news, zh-CN; empty when no step wanted any.
         lock_note: Whether the environment lock was checked, zh-CN; empty when it was not.
         market_zone: Word for the zone of times on the card.
         today: Date on which the run takes place; None for the trade date.
@@ -71,6 +74,7 @@ class CardFacts:
     prices: Mapping[str, float] = field(default_factory=dict)
     restated: frozenset[str] = frozenset()
     steps: Sequence[StepNote] = ()
+    news: str = ""
     lock_note: str = ""
     market_zone: str = "北京时间"
     today: date | None = None
@@ -99,8 +103,9 @@ def screen_card(result: ScreenResult, facts: CardFacts) -> Card:
     blocks += [_pick(n, pick, facts) for n, pick in enumerate(result.picks, start=1)]
     if result.universe.asked:
         blocks.append(_universe(result.universe, result.repeated))
-    if facts.steps:
-        lines = tuple(_step_line(step) for step in facts.steps)
+    lines = [facts.news] if facts.news else []
+    lines += [_step_line(step) for step in facts.steps]
+    if lines:
         blocks.append(_block("steps", lines, keep=True))
     blocks.append(_block("times", _times(result, facts), keep=True))
     blocks.append(_block(PROVENANCE, (_provenance(facts, mode),)))
@@ -174,11 +179,22 @@ def _pick(number: int, explained: Explained, facts: CardFacts) -> Block:
     return _block(
         "pick",
         (
-            f"{head} {money} 评分 {figure(pick.score)}",
+            f"{head} {money}{_score(pick)}",
             f"　{_figures(pick.fields, price, facts.settings)}",
             f"　说明（{source}）：{explained.reason_text}",
         ),
     )
+
+
+def _score(pick: Candidate) -> str:
+    """Return the score, unless it stands among the figures already, as such or as a percentage."""
+    for value in pick.fields.values():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value:
+            continue
+        share = figure(abs(pick.score) * 100, 2) == figure(abs(value), 2)
+        if share or math.isclose(abs(pick.score), abs(value), rel_tol=1e-3):
+            return ""
+    return f" 评分 {figure(pick.score)}"
 
 
 def _figures(fields: Mapping[str, Any], price: float | None, settings: frozenset[str]) -> str:

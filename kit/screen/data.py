@@ -265,7 +265,7 @@ def _unfit(
             missing[name] = lacking
             reasons |= {s: f"当日缺少字段 {name}" for s in lacking if s not in reasons}
     needed = contract.warmup_bars or contract.history_days
-    bars = panel.wide("close").notna().sum()
+    bars = panel.wide("close").notna().sum().to_dict()
     for symbol in panel.symbols:
         have = int(bars[symbol])
         if have < needed and symbol not in reasons:

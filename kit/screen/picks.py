@@ -66,6 +66,10 @@ class Rejected:
     reason: str
     repeated: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form used in `signals.json`."""
+        return dict(vars(self))
+
 
 def run_rule(
     engine: Any,
@@ -97,16 +101,18 @@ def run_rule(
         message = one_line(f"{type(error).__name__}: {error}")
         raise _failed(f"{name} raised {clip(message, 200)}") from error
     if not isinstance(found, list | tuple):
-        raise _failed(f"{name} returned {type(found).__name__}, not a list")
+        kind = type(found).__name__
+        raise _failed(f"{name} returned {kind}, not a list", returned=kind)
     return list(found)
 
 
-def _failed(message: str) -> BundleError:
+def _failed(message: str, **details: str) -> BundleError:
     return BundleError(
         "screen.failed",
         message,
         where="code/signal_engine.py",
         remedy="run the screen on the draft, and mend the rule",
+        details=details,
     )
 
 

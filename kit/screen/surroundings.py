@@ -14,13 +14,15 @@ from kit.text import clip, one_line
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kit.market import MarketPanel, NewsItem
+    from kit.market import MarketPanel
     from kit.market.context import ContextLag
 
-__all__ = ["context_moves", "news_of", "news_summary", "news_window", "tell_context"]
+__all__ = ["context_moves", "news_items", "news_line", "news_of", "news_summary", "tell_context"]
 
 _LONGER: Final = 5  # sessions of the longer of the two moves that are shown
 _MAX_ITEMS: Final = 40
+_MAX_SYMBOL: Final = 20
+_MAX_SYMBOLS: Final = 20
 _MAX_TITLE: Final = 80
 _MAX_SUMMARY: Final = 300
 
@@ -60,25 +62,43 @@ def _change(close: pd.Series, bars: int) -> float | None:
     return round((float(close.iloc[-1]) / float(close.iloc[-1 - bars]) - 1) * 100, 2)
 
 
-def news_window(items: Sequence[NewsItem], start: datetime, end: datetime) -> dict[str, Any]:
+def news_items(
+    found: Iterable[tuple[datetime, Sequence[str], str, str]],
+) -> list[dict[str, Any]]:
     """Return news as steps are given it: bounded, on one line each, the newest of too many.
 
+    Args:
+        found: Time of publication, symbols, title and summary of each item, oldest first.
+
     Returns:
-        {start, end, items: [{published_at, symbols, title, summary}]}, oldest first.
+        {published_at, symbols, title, summary}, oldest first.
     """
-    return {
-        "start": iso(start),
-        "end": iso(end),
-        "items": [
-            {
-                "published_at": iso(item.published_at),
-                "symbols": list(item.symbols),
-                "title": clip(one_line(item.title), _MAX_TITLE),
-                "summary": clip(one_line(item.summary), _MAX_SUMMARY),
-            }
-            for item in items[-_MAX_ITEMS:]
-        ],
-    }
+    return [
+        {
+            "published_at": iso(at),
+            "symbols": [clip(one_line(symbol), _MAX_SYMBOL) for symbol in symbols[:_MAX_SYMBOLS]],
+            "title": clip(one_line(title), _MAX_TITLE),
+            "summary": clip(one_line(summary), _MAX_SUMMARY),
+        }
+        for at, symbols, title, summary in [*found][-_MAX_ITEMS:]
+    ]
+
+
+def news_line(account: Mapping[str, Any]) -> str:
+    """Write for a card what became of the news (zh-CN): fetched or not, found, left aside.
+
+    Args:
+        account: {status, count, undated, left_out, source, synthetic}.
+    """
+    if account["status"] == "not_fetched":
+        return "新闻：未获取"
+    parts = [f"取到 {account['count']} 条" if account["count"] else "窗口内没有"]
+    if account["left_out"]:
+        parts.append(f"略去 {account['left_out']} 条")
+    if account["undated"]:
+        parts.append(f"无日期不采用 {account['undated']} 条")
+    tail = f"（{account['source']}{'，合成数据' if account['synthetic'] else ''}）"
+    return f"新闻：{'，'.join(parts)}{tail}"
 
 
 def news_summary(window: Mapping[str, Any]) -> str:

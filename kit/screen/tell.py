@@ -31,6 +31,7 @@ __all__ = [
     "worded",
 ]
 
+_NO_ACCOUNT = "花费账目无法登记"
 _NOTHING = "今天没有符合条件的股票，不操作"
 _NOTHING_USABLE = "规则的结果都不可用，今天有没有机会无从判断；不操作，先请策略作者修正"
 _REJECTED = "规则返回的 {count} 只{why}，不采用（{symbols}）"
@@ -152,6 +153,8 @@ def tell_failures(
     for kind, trigger in _LIMITS.items():
         if kinds[kind]:
             limit = f"{runtime_sec:g} 秒" if kind == "runtime_exceeded" else _first(results, kind)
+            # A limit is written `name=number`; anything else says why there is no account of it.
+            limit = limit if "=" in limit or kind == "runtime_exceeded" else _NO_ACCOUNT
             actions.add(
                 report.add(trigger, step=step, failed=kinds[kind], total=total, limit=limit)
             )

@@ -147,6 +147,30 @@ def test_engines_may_change_their_frames() -> None:
         pd.testing.assert_frame_equal(frame, before[symbol])
 
 
+def test_generate_is_handed_a_dict_as_in_a_backtest(panel: MarketPanel, capsys: Any) -> None:
+    class Emptying:
+        def generate(self, data_map: Any) -> Any:
+            frames = [data_map.popitem() for _ in range(len(data_map))]
+            sys.stdout.write("said a hundred times")
+            return {symbol: (frame["close"] > 0) * 0.5 for symbol, frame in frames}
+
+    assert check_lookahead(Emptying, panel, screen=False).ok
+    assert capsys.readouterr().out == ""
+
+
+def test_an_engine_that_leaves_on_a_cut_is_not_the_end_of_the_check() -> None:
+    class Leaving:
+        def generate(self, data_map: Any) -> Any:
+            if any(len(frame) < 450 for frame in data_map.values()):
+                raise SystemExit(0)
+            return {symbol: frame["close"] * 0 for symbol, frame in data_map.items()}
+
+    verdict = check_lookahead(Leaving, leaks.walk(7), screen=False)
+    assert not verdict.ok
+    assert not verdict.checked_dates
+    assert "SystemExit" in verdict.skipped[0]
+
+
 def test_symbols_left_out_for_want_of_history_hold_nothing() -> None:
     class Choosy(leaks.PerSymbol):
         def generate(self, data_map: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -197,3 +198,22 @@ def test_an_error_in_the_engine_names_its_line(panel: MarketPanel) -> None:
         target_weights(Engine(broken), panel)
     assert caught.value.code == "backtest.engine_failed"
     assert caught.value.where.startswith("test_weights.py:")
+
+
+def test_an_engine_that_ends_the_process_is_an_error_too(panel: MarketPanel) -> None:
+    def leaving(_: Any) -> Any:
+        raise SystemExit(0)
+
+    with pytest.raises(BundleError, match="SystemExit: 0") as caught:
+        target_weights(Engine(leaving), panel)
+    assert caught.value.code == "backtest.engine_failed"
+
+
+def test_what_an_engine_prints_is_kept_out_of_the_results(panel: MarketPanel, capsys: Any) -> None:
+    def talking(frame: pd.DataFrame) -> pd.Series:
+        sys.stdout.write("hello ")
+        return pd.Series(0.5, index=frame.index)
+
+    target_weights(each(talking), panel)
+    told = capsys.readouterr()
+    assert (told.out, told.err.split()) == ("", ["hello", "hello"])

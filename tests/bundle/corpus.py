@@ -179,6 +179,24 @@ LAYOUT = {
     "gbk": Fault(
         plant=raw("reason_template.md", "a\n模板\n".encode("gbk")), rule="layout.text",
         path="reason_template.md", word="UTF-8", on="\ufffd"),
+    "folders-without-end": Fault(
+        plant=raw(f"references/{'a/' * 40}x.md", b"x"), rule="layout.names",
+        path="references/" + "a/" * 15 + "a"),
+    "name-too-long": Fault(
+        plant=raw(f"references/{'长' * 70}.md", b"x"), rule="layout.names",
+        path=f"references/{'长' * 70}.md"),
+    "terminal-escape": Fault(
+        plant=text("SKILL.md", "a little above", "a little \x1b[31mabove"), rule="layout.text",
+        path="SKILL.md", word="U+001B", on="\x1b[31m"),
+    "text-turned-round": Fault(
+        plant=raw("code/helpers/turned.py", "x = 1\ny = 2  # \u202e1\n".encode()),
+        rule="layout.text", path="code/helpers/turned.py", word="U+202E", on="y = 2"),
+    "key": Fault(
+        plant=text("SKILL.md", "a little above", f"a little (`sk-{'a1' * 12}`) above"),
+        rule="layout.secrets", path="SKILL.md", word="key", on="a1a1"),
+    "password-in-address": Fault(
+        plant=raw("references/db.md", b"# Data\npostgres://lin:hunter22@db/x\n"),
+        rule="layout.secrets", path="references/db.md", word="password", on="hunter22"),
     "huge-prompt": Fault(
         plant=raw(FILTER, b"x" * (10 << 20)), rule="layout.text", path=FILTER, word="10,485,760"),
     "json-twice": Fault(
@@ -214,6 +232,9 @@ MANIFEST = {
     "not-an-object": Fault(
         plant=raw("manifest.json", b"[]\n"), rule="manifest.schema", path="manifest.json",
         on="[]"),
+    "nothing-at-all": Fault(
+        plant=raw("manifest.json", b"null\n"), rule="manifest.schema", path="manifest.json",
+        on="null"),
     "newer-schema": schema("schema_version", "schema_version", value="2.0", on='"2.0"'),
     "unknown-zone": schema(
         "zone", "data_contract", "asof_time", value="T 16:30 Asia/Shangha", on="Shangha"),
@@ -349,6 +370,10 @@ SKILL = {
         plant=text("SKILL.md", "a little above", "a little (`docs/rule.txt`) above"),
         rule="skill.reference", path="SKILL.md", word="docs/rule.txt",
         on="docs/rule.txt"),
+    "dead-paper": Fault(
+        plant=text("SKILL.md", "a little above", "a little (`references/none.md`) above"),
+        rule="skill.reference", path="SKILL.md", word="references/none.md",
+        on="references/none.md"),
     "dead-prompt": Fault(
         plant=text("SKILL.md", "a little above", "a little (`prompts/explain.md`) above"),
         rule="skill.reference", path="SKILL.md", word="prompts/explain.md",
@@ -432,6 +457,9 @@ CODE = {
     "syntax": Fault(
         plant=text(ENGINE, "ABOVE = 0.03", "ABOVE = = 0.03"), rule="code.syntax", path=ENGINE,
         word="syntax", on="ABOVE = = 0.03"),
+    "nested-without-end": Fault(
+        plant=raw("code/helpers/deep.py", b"x = " + b"-" * 50_000 + b"1\n"), rule="code.syntax",
+        path="code/helpers/deep.py", word="syntax", on="x = "),
     "helper-syntax": Fault(
         plant=raw("code/helpers/bad.py", b"def f(:\n"), rule="code.syntax",
         path="code/helpers/bad.py", word="syntax", on="def f(:"),

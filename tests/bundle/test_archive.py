@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -231,6 +232,25 @@ def changed(content: Any, name: str, data: bytes) -> Any:
     return [plain(m.name, data) if m.name.endswith(name) else (m, d) for m, d in content]
 
 
+def without(content: Any, name: str) -> Any:
+    return [(m, d) for m, d in content if not m.name.endswith(name)]
+
+
+def undated(content: Any) -> Any:
+    (old,) = (d for m, d in content if m.name == f"{TOP}/manifest.json")
+    manifest = json.loads(old)
+    del manifest["provenance"]["created_at"]
+    return changed(content, f"{TOP}/manifest.json", json.dumps(manifest).encode())
+
+
+def summed(content: Any) -> Any:
+    """Forge checksums that fit what is there."""
+    kept = without(content, "checksums.txt")
+    lines = sorted((m.name.removeprefix(f"{TOP}/"), hashlib.sha256(d).hexdigest()) for m, d in kept)
+    text = "".join(f"{digest}  {name}\n" for name, digest in lines)
+    return [*kept, plain(f"{TOP}/checksums.txt", text.encode())]
+
+
 Forge = Callable[[list[tuple[tarfile.TarInfo, bytes]]], list[tuple[tarfile.TarInfo, bytes]]]
 
 HOSTILE: dict[str, tuple[Forge, str]] = {
@@ -253,6 +273,10 @@ HOSTILE: dict[str, tuple[Forge, str]] = {
         "archive.member"),
     "device": (lambda c: [*c, special(f"{TOP}/x", tarfile.CHRTYPE)], "archive.member"),
     "pipe": (lambda c: [*c, special(f"{TOP}/x", tarfile.FIFOTYPE)], "archive.member"),
+    "deep": (lambda c: [*c, plain(f"{TOP}/{'a/' * 1500}x")], "archive.member"),
+    "long-name": (lambda c: [*c, plain(f"{TOP}/{'a' * 300}")], "archive.member"),
+    "no-changelog": (lambda c: summed(without(c, "CHANGELOG.md")), "archive.member"),
+    "no-date": (lambda c: summed(undated(c)), "archive.root"),
     "twice": (lambda c: [*c, plain(f"{TOP}/SKILL.md")], "archive.member"),
     "case-twin": (lambda c: [*c, plain(f"{TOP}/skill.md")], "archive.member"),
     "folder-twin": (lambda c: [*c, plain(f"{TOP}/Code/x.py")], "archive.member"),
@@ -292,6 +316,9 @@ def test_a_hostile_archive_changes_nothing(
     hostile = pack(tmp_path / "hostile.tar.gz", forge(members(archive)))
     before = everything(other)
     around = set(tmp_path.iterdir())
+    with pytest.raises(KitError) as error:
+        take(other, hostile, dry_run=True)
+    assert error.value.code == code
     with pytest.raises(KitError) as error:
         take(other, hostile)
     assert error.value.code == code
@@ -380,6 +407,25 @@ def test_a_full_disk_at_any_operation_changes_nothing(
     assert failed > 20
     monkeypatch.delenv("KIT_NO_SPACE_AT")
     assert verify(other).rows == ()
+
+
+def test_a_version_that_a_kill_left_unlisted_is_listed_by_the_next_import(
+    other: Workspace, archive: Path
+) -> None:
+    before = other.index_path.read_bytes()
+    root = take(other, archive).root
+    # As after a kill between the rename and the log, or between the log and the index.
+    for log in (None, (root.parent / activations.FILE).read_bytes()):
+        (root.parent / activations.FILE).unlink()
+        if log is not None:
+            (root.parent / activations.FILE).write_bytes(log)
+        other.index_path.write_bytes(before)
+        assert verify(other).rows
+        again = take(other, archive)
+        assert not again.landed
+        assert any("rebuilt" in note for note in again.notes)
+        assert verify(other).rows == ()
+        assert read_index(other).strategies[ID].version("0.1.0")
 
 
 def test_an_id_that_differs_by_case_only_is_taken(other: Workspace, archive: Path) -> None:

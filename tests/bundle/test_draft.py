@@ -224,3 +224,17 @@ def test_of_two_new_drafts_at_once_the_loser_is_told(
     assert (error.value.code, error.value.exit_code) == ("draft.exists", 3)
     names = [path.name for path in (workspace.strategies / "twin-one").iterdir()]
     assert names == ["draft"]
+
+
+def test_what_is_being_written_today_is_the_newest(draft: Path) -> None:
+    """A version copied today brings a named conversation of today along: a slug is not for that."""
+    folder = draft / "conversations"
+    for path in folder.iterdir():
+        path.unlink()
+    for name in ("2026-12-01-tighter-cap", "2026-12-01-notes", "2026-11-30-notes"):
+        (folder / f"{name}.jsonl").write_text("", "utf-8")
+    assert [path.stem for path in conversation_files(draft)] == [
+        "2026-11-30-notes",
+        "2026-12-01-tighter-cap",
+        "2026-12-01-notes",
+    ]

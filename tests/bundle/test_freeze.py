@@ -196,6 +196,19 @@ def test_the_slug_names_the_newest_conversation(draft: Path, cut: Cut) -> None:
     assert (draft / "conversations/2024-09-19-session.jsonl").exists()
 
 
+def test_a_slug_that_is_none_is_refused_before_any_check(
+    cut: Cut, builder: ModuleType, workspace: Workspace
+) -> None:
+    def check(_bundle: Bundle) -> CheckResult:
+        raise AssertionError("checks take minutes")
+
+    before = unchanged(workspace)
+    with pytest.raises(UsageError) as error:
+        cut(slug="回踩", checks=builder.passing_checks(evidence=check))
+    assert error.value.code == "conversation.bad_slug"
+    assert unchanged(workspace) == before
+
+
 def test_activation_with_the_freeze(draft: Path, cut: Cut, workspace: Workspace) -> None:
     cut(activate=True)
     assert resolve(workspace, "tiny-pullback").version == "0.1.0"
@@ -251,14 +264,21 @@ def test_failed_checks_refuse_all_at_once(
     draft: Path, cut: Cut, builder: ModuleType, workspace: Workspace
 ) -> None:
     (draft / "conversations/2024-09-18-first-idea.jsonl").unlink()
-    checks = builder.passing_checks(evidence=failing("evidence"), lookahead=failing("lookahead"))
+
+    def warmup(_bundle: Bundle) -> CheckResult:
+        return CheckResult(name="warmup", ok=False, detail="not run", mend="mend evidence")
+
+    checks = builder.passing_checks(
+        evidence=failing("evidence"), lookahead=failing("lookahead"), warmup=warmup
+    )
     before = unchanged(workspace)
     with pytest.raises(GuardError) as error:
         cut(checks=checks)
     assert error.value.code == "freeze.checks"
     for word in ("conversation: 0 event", "evidence is stale", "lookahead is stale"):
         assert word in error.value.message
-    assert "mend evidence" in error.value.remedy
+    assert error.value.remedy.count("mend evidence") == 1  # one mend may serve several checks
+    assert "mend lookahead" in error.value.remedy
     assert unchanged(workspace) == before
 
 

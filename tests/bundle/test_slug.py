@@ -38,6 +38,8 @@ def named(*texts: str, role: str = "user") -> str:
         ("你好", "ma250-pullback-2026"),
         ("", "ma250-pullback-2026"),
         ("\u202e\u200b😀", "ma250-pullback-2026"),
+        # what was masked is no word
+        ("收紧 near_pct，密钥 «redacted»", "tighten-near-pct"),
         # a session id is no word
         ("5f0c2a9e-1111-4222-8333-944445555666", "ma250-pullback-2026"),
     ],

@@ -138,3 +138,10 @@ def test_json_paths_have_lines() -> None:
     assert places["b[1].d"] == 6
     assert line_of(places, "b[1].missing.deep") == 5
     assert line_of(places, "zzz") == 1
+
+
+def test_headings_without_end_take_no_time() -> None:
+    found = sections("# a\nx\n" + "## b\ny\n" * 50_000, 1)
+    assert len(found) == 50_001
+    assert found[0].text.count("## b") == 50_000
+    assert {section.text for section in found[1:]} == {"y"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit.cli.backtest import backtest
+from kit.market import SampleSource
 from kit.workspace import Workspace
 
 Kit = Callable[..., Any]
@@ -26,6 +28,8 @@ ID = "ma250-pullback"
         ([ID, "--end", "never"], 2, "time.bad_date"),
         ([ID, "--start", "2020-06-03", "--end", "2019-06-03"], 2, "backtest.bad_range"),
         ([ID, "--start", "2001-01-01", "--end", "2002-01-01"], 3, "data.no_bars"),
+        ([ID, "--source", "nowhere"], 2, "data.unknown_source"),
+        ([ID, "--source", "parquet"], 3, "data.store_missing"),
         ([ID, "--start", "2025-01-01", "--end", "2026-01-01"], 3, "data.no_bars"),
         ([], 2, "usage"),
     ],
@@ -48,6 +52,24 @@ def test_wrong_requests_leave_no_evidence(
 def test_dates_without_bars_name_the_coverage(kit: Kit, start: str, end: str, word: str) -> None:
     """The sample begins on 2018-06-01 and ends on 2024-09-19."""
     assert word in kit("backtest", ID, "--start", start, "--end", end).err
+
+
+@pytest.mark.slow
+def test_bars_of_ones_own_give_what_the_same_bars_give_elsewhere(kit: Kit, desk: Workspace) -> None:
+    symbols = ["000783.SZ", "601318.SH"]
+    bars = SampleSource().bars(symbols, date(2018, 6, 1), date(2020, 6, 16)).collect()
+    mine = desk.root.parent / "mine.parquet"
+    bars.write_parquet(mine)
+    assert kit("data", "import", str(mine), "--market", "cn").code == 0
+    asked = ("backtest", ID, "--symbols", ",".join(symbols), "--json")
+    there, here = (
+        json.loads(kit(*asked, "--source", source).out) for source in ("parquet", "sample")
+    )
+    assert there["metrics"] == here["metrics"]
+    assert there["orders"] == here["orders"] > 0
+    assert there["guards"]["trials"]["tried"] == 1  # the same bars by another name: no new trial
+    engine = json.loads((desk.root / there["evidence"] / "engine.json").read_text())
+    assert engine["data"]["source"] == "parquet"
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_diff_of_a_draft(kit: Kit, desk: Workspace) -> None:
     kit("new", ID)
     edit(desk, "config.json", '"near_pct": 4.0', '"near_pct": 3.5')
     shown = json.loads(kit("diff", ID, "--json").out)
-    assert (shown["old"], shown["new"], shown["bump"]) == ("0.3.1", "draft", "patch")
+    assert (shown["old"], shown["new"], shown["bump"]) == ("0.3.2", "draft", "patch")
     assert [change["text"] for change in shown["changes"]] == ["near pct 4.0 -> 3.5"]
     edit(desk, "prompts/pick_explanation.md", "at most two sentences", "at most three sentences")
     assert json.loads(kit("diff", ID, "--json").out)["bump"] == "minor"
@@ -195,7 +195,7 @@ def test_verify_mends_modes_and_nothing_else(kit: Kit, desk: Workspace) -> None:
     root = desk.strategies / ID / "0.3.1"
     (root / "SKILL.md").chmod(0o644)
     said = kit("verify")
-    assert (said.code, said.out) == (0, "2 versions re-hashed: intact\n")
+    assert (said.code, said.out) == (0, "5 versions re-hashed: intact\n")
     assert "kit verify --fix" in said.err
     fixed = kit("verify", f"{ID}@0.3.1", "--fix", "--json")
     shown = json.loads(fixed.out)

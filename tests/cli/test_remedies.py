@@ -102,7 +102,7 @@ def test_every_command_named_in_a_message_would_be_understood() -> None:
 
 def test_the_search_would_find_a_wrong_one() -> None:
     assert wrong("prune", [])
-    assert wrong("registry", ["list"])
+    assert wrong("registry", ["remove"])
     assert wrong("registry", ["activate", "a-b-c", "1.2.3"])
     assert wrong("screen", ["{}", "--when", "{}"])
     assert not wrong("registry", ["activate", "{}@{}", "--why"])

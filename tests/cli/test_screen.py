@@ -170,3 +170,88 @@ def test_options_reach_the_job(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (seen["deliver"], seen["again"]) == (False, True)
     kit("screen", ID, "--deliver", "--cron")
     assert (seen["deliver"], seen["cron"]) == (True, True)
+
+
+# every active version, and runs done over
+
+
+def test_all_active_needs_no_name_and_a_screen_needs_one(kit: Kit) -> None:
+    for line in ([ID, "--all-active"], [], ["--all-active", "--mode", "replay"]):
+        said = kit("screen", *line)
+        assert (said.code, said.out) == (2, "")
+        assert "--all-active" in said.err
+
+
+@pytest.fixture
+def one_active(desk: Workspace) -> None:
+    """Whatever this repository ships, the desk has this one strategy."""
+    path = desk.root / "INDEX.json"
+    value = json.loads(path.read_text("utf-8"))
+    value["strategies"] = {ID: value["strategies"][ID]}
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("one_active")
+def test_all_active_on_a_closed_day(kit: Kit, desk: Workspace) -> None:
+    said = kit("screen", "--all-active", "--date", "2020-01-27")
+    assert said.code == 0
+    assert said.out == "cn-1630: skipped: market_closed: 2020-01-27 is no session\n"
+    shown = json.loads(kit("screen", "--all-active", "--date", "2020-01-27", "--json").out)
+    assert (shown["exit_code"], shown["error"]) == (0, None)
+    assert [(card["ref"], card["status"], card["screens"]) for card in shown["cards"]] == [
+        ("cn-1630", "skipped", [])
+    ]
+    assert list(desk.runs.glob("2020-01-27/screens-cn-1630/skipped.json"))
+
+
+@pytest.mark.usefixtures("one_active")
+def test_all_active_shows_each_and_the_merged_card(
+    kit: Kit, desk: Workspace, stages_here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kit.jobs import screen_all
+
+    real = screen_all.run_all_active
+    monkeypatch.setattr(
+        screen_all, "run_all_active", lambda *a, **k: real(*a, **k, executor=stages_here(desk))
+    )
+    said = kit("screen", "--all-active", "--date", "2020-02-27", "--mode", "offline")
+    assert said.code == 0
+    assert said.out.startswith("每日筛选 1 个策略 2020年2月27日(周四)\n\n共 2 只候选\n")
+    assert f"degraded  {ID}@0.3.1  2020-02-27/screen-{ID}@0.3.1/1  2" in said.err
+    again = json.loads(kit("screen", "--all-active", "--date", "2020-02-27", "--json").out)
+    assert (again["exit_code"], again["error"]["code"]) == (7, "run.already_done")
+    monkeypatch.setattr("kit.cli.screen.SystemClock", lambda: FixedClock("2020-02-27T09:30:00Z"))
+    cron = json.loads(kit("screen", "--all-active", "--cron", "--json").out)
+    assert (cron["exit_code"], cron["error"]) == (0, None)
+    (card,) = cron["cards"]
+    assert [screen["status"] for screen in card["screens"]] == ["degraded"]
+    assert [receipt["state"] for receipt in card["receipts"]] == ["sent", "sent"]
+    # The run around them can be shown and done again like any other.
+    shown = json.loads(kit("show", card["run_id"], "--json").out)
+    assert shown["card"]["title"].startswith("每日筛选 1 个策略")
+    redone = kit("rerun", "2020-02-27/screens-cn-1630/1", "--json")
+    assert json.loads(redone.out)["cards"][0]["run_id"].endswith("screens-cn-1630/3")
+
+
+@pytest.mark.parametrize(("difference", "code"), [("", 0), ("card.json: title differs", 5)])
+def test_a_replay_is_told(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch, difference: str, code: int
+) -> None:
+    from kit.jobs import replay
+
+    asked: list[str] = []
+
+    def found(_: Any, reference: str, **_k: Any) -> replay.Replay:
+        asked.append(reference)
+        return replay.Replay(run_id="r/1", compared=("card.json",), difference=difference)
+
+    monkeypatch.setattr(replay, "replay_run", found)
+    monkeypatch.setattr(replay, "latest_screen", lambda _w, ref, day: f"{ref} of {day}")
+    said = kit("replay", "latest")
+    assert said.code == code
+    assert (said.out or said.err).startswith("error: r/1: card.json" if code else "identical: r/1")
+    shown = json.loads(kit("replay", "latest", "--json").out)
+    assert (shown["identical"], shown["difference"]) == (not difference, difference)
+    assert (shown["error"] is None) is (code == 0)
+    assert kit("screen", ID, "--mode", "replay", "--date", "2020-02-27").code == code
+    assert asked == ["latest", "latest", f"{ID} of 2020-02-27"]

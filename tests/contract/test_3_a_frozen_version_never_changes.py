@@ -76,7 +76,7 @@ def test_verify_and_backtest_refuse_and_name_the_file(
     assert [(row["ref"], row["path"]) for row in rows] == [(REF, name)]
 
     code, out, err = cli("verify")
-    assert (code, out.splitlines()[-1]) == (3, "2 versions re-hashed: NOT INTACT")
+    assert (code, out.splitlines()[-1]) == (3, "5 versions re-hashed: NOT INTACT")
     assert name in out
     assert "→" in err
 
@@ -130,7 +130,7 @@ def change_with_index(desk: Workspace) -> None:
     """Change INDEX.json to fit as well."""
     sums = change_with_checksums(version(desk))
     index = files.read_json(desk.index_path)
-    entry = index["strategies"]["ma250-pullback"]["all_versions"][0]
+    entry = index["strategies"]["ma250-pullback"]["all_versions"][1]
     assert entry["version"] == "0.3.1"
     entry["digest"] = files.sha256_file(sums)
     files.write_json(desk.index_path, index)

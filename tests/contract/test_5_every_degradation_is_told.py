@@ -43,9 +43,8 @@ def test_the_report_of_a_real_run_travels_with_the_result_and_the_card(main_job:
     assert main_job.read("degradation.json") == picks["degradation_report"]
     delivered = (main_job.screen_folder() / "delivered" / "card.txt").read_text(encoding="utf-8")
     told = assert_told_everywhere(picks, delivered)
-    # No key, no news source, and a rule that finds two of seven: in the order of the flow.
+    # No key, and a rule that finds two of seven: in the order of the flow.
     assert told == [
-        "news_not_fetched",
         "llm_offline_equivalent",
         "picks_count_below_target",
         "llm_offline_equivalent",
@@ -94,6 +93,10 @@ def test_several_degradations_accumulate_in_the_order_of_the_flow(
     """Stale bars, no news, a stand-in that fails, too few picks: each says so, none hides one."""
 
     def change(root: Path) -> None:
+        mcp = root.parents[2] / "config" / "mcp.json"
+        servers = files.read_json(mcp)
+        del servers["servers"]["historical-news-cn"]
+        files.write_json(mcp, servers)
         path = root / "code" / "helpers" / "offline_news_proxy.py"
         text = path.read_text(encoding="utf-8")
         path.write_text(text + "\n\ndef focus_sectors(inputs):\n    return {}\n", encoding="utf-8")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kit import files
+from kit.jobs.screen_news import recorded_news
 from kit.jobs.screen_stages import ScreenRun
 from kit.jobs.slot_stages import SlotRun
 from kit.workspace import Workspace
@@ -124,9 +126,26 @@ def test_stages_in_this_process_agree_with_the_kernel(
         run_folder=str(folder),
         run_id=record["run_id"],
         card_id=record["card_id"],
+        # This desk's news server is not the real one.
+        feed=recorded_news(main_job.screen_folder()),
         **record["parameters"],
     )
     for stage in stages:
         getattr(screen, stage)()
     for name in ("picks.json", "degradation.json", "card.json"):
         assert (folder / name).read_bytes() == (main_job.screen_folder() / name).read_bytes(), name
+
+
+@pytest.mark.kernel
+def test_a_run_is_done_over_from_its_folder(main_job: Any, kit_command: Any) -> None:
+    """The command itself, in kernels of their own: a screen and a slot, byte for byte."""
+    runs = main_job.workspace.runs
+    before = {p: p.read_bytes() for p in runs.rglob("*.json")}
+    for folder in (main_job.screen_folder(), main_job.slot_folder):
+        run_id = folder.relative_to(runs).as_posix()
+        done = kit_command(main_job.workspace.root, "replay", run_id, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        shown = json.loads(done.stdout)
+        assert (shown["run_id"], shown["identical"]) == (run_id, True)
+        assert {"degradation.json", "card.json"} <= set(shown["compared"])
+    assert {p: p.read_bytes() for p in runs.rglob("*.json")} == before

@@ -83,11 +83,14 @@ def test_the_run_folder_holds_the_evidence(main_job: Any) -> None:
         "delivered/console.txt",
         "events.jsonl",
         "llm.jsonl",
+        "lock.json",
         "log.txt",
+        "news.json",
         "notebook.ipynb",
         "picks.json",
         "receipts.json",
         "run.json",
+        "signals.json",
     }
     shown = json.loads(main_job.first.stdout)
     assert shown["folder"] == f"runs/{FOLDER}/1"
@@ -359,24 +362,24 @@ def test_from_an_idea_to_an_active_version(desk: Workspace, kit_command: Any) ->
     assert (desk.root / evidence / "report.html").is_file()
     frozen = json.loads(ok("freeze", ID, "--bump", "auto", "--activate", "--json"))
     assert (frozen["version"], frozen["parent_version"], frozen["bump"]) == (
+        "0.3.3",
         "0.3.2",
-        "0.3.1",
         "patch",
     )
-    root = desk.strategies / ID / "0.3.2"
+    root = desk.strategies / ID / "0.3.3"
     subprocess.run(["sha256sum", "-c", "--quiet", "checksums.txt"], cwd=root, check=True)
     assert root.stat().st_mode & 0o222 == 0
-    assert "3 versions re-hashed: intact" in ok("verify")
-    assert f"{ID}  0.3.2   0.3.2, 0.3.1, 0.3.0" in ok("list")
+    assert "6 versions re-hashed: intact" in ok("verify")
+    assert f"{ID}  0.3.3   0.3.3, 0.3.2, 0.3.1, 0.3.0" in ok("list")
 
     # 002572 closed 3.62 % above the line and falls out, 000783 at 0.18 % stays.
     shown = json.loads(ok(*SCREEN, "--json"))
-    assert shown["ref"] == f"{ID}@0.3.2"
+    assert shown["ref"] == f"{ID}@0.3.3"
     assert [pick["symbol"] for pick in shown["result"]["picks"]] == ["000783.SZ"]
 
     # The rollback is activating the older one.
     ok("registry", "activate", f"{ID}@0.3.1", "--why", "too strict")
-    assert f"{ID}  0.3.1   0.3.2, 0.3.1, 0.3.0" in ok("list")
+    assert f"{ID}  0.3.1   0.3.3, 0.3.2, 0.3.1, 0.3.0" in ok("list")
     connection = sqlite3.connect(desk.state_path)
     try:
         (count,) = connection.execute("select count(*) from claims").fetchone()

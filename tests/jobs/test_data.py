@@ -154,8 +154,12 @@ def test_check_names_what_it_finds(workspace: Workspace, tmp_path: Path) -> None
     bad.with_columns(pl.lit(0.0).alias("low")).write_parquet(folder / "mine.parquet")
     found = check(workspace, market=None, symbols=["000001.SZ"], clock=clock)
     assert {finding.kind for finding in found.errors} == {"not_positive"}
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="holds no bars of hk"):
         check(workspace, market="hk", symbols=[], clock=clock)
+    with pytest.raises(DataError, match="holds no bars of 600519"):
+        check(workspace, market="cn", symbols=["600519.SH"], clock=clock)
+    with pytest.raises(UsageError, match="no market 'xx'"):
+        check(workspace, market="xx", symbols=[], clock=clock)
 
 
 def _sync(workspace: Workspace, **options: Any) -> Any:

@@ -205,7 +205,7 @@ def test_evidence_of_another_range_is_partial_and_not_enough(
     assert f"run kit backtest {ID}@draft" in error.remedy
     # The same range under the config's own name is what a freeze asks for.
     backtest(place, f"{ID}@draft", start=date(2018, 6, 1), end=date(2020, 6, 16), clock=CLOCK)
-    assert cut().version == "0.3.2"
+    assert cut().version == "0.3.3"
 
 
 @pytest.mark.usefixtures("quick")
@@ -238,7 +238,7 @@ def test_costs_trials_and_folds_are_shown_and_do_not_refuse(cut: Cut) -> None:
 def test_words_beside_the_rule_leave_evidence_fresh(cut: Cut, draft: Path) -> None:
     edit(draft / "SKILL.md", "## Purpose\n", "## Purpose\n\nIn other words.\n")
     (draft / "references" / "more.md").write_text("# More\n\nA thought.\n", "utf-8")
-    assert cut().version == "0.3.2"
+    assert cut().version == "0.3.3"
 
 
 @pytest.mark.usefixtures("quick")
@@ -254,8 +254,7 @@ def test_a_rule_that_peeks_is_refused_and_named(
     edit(
         draft / "code/signal_engine.py",
         '    packed = np.where(held, 1.0 / params["max_positions"], 0.0)\n',
-        f"    {peek}\n"
-        '    packed = np.where(held, 1.0 / params["max_positions"], 0.0)\n',
+        f'    {peek}\n    packed = np.where(held, 1.0 / params["max_positions"], 0.0)\n',
     )
     backtest(
         place, f"{ID}@draft", symbols=["000783.SZ"], start=date(2018, 6, 1), end=date(2019, 12, 31),
@@ -404,7 +403,7 @@ def test_a_changed_number_makes_a_patch_with_its_executed_notebook(
         "lint", "conversation", "evidence", "lookahead", "warmup", "lock", "notebook", "costs",
         "trials", "folds", "stage", "publish",
     ]  # fmt: skip
-    assert (frozen.version, frozen.bump, frozen.parent_version) == ("0.3.2", "patch", "0.3.1")
+    assert (frozen.version, frozen.bump, frozen.parent_version) == ("0.3.3", "patch", "0.3.2")
     texts = [change.text for change in frozen.changes]
     assert "volume ratio max 1.1 -> 1.05" in texts
     assert all(check.ok for check in frozen.checks if check.blocking)
@@ -416,10 +415,10 @@ def test_a_changed_number_makes_a_patch_with_its_executed_notebook(
     assert fingerprints(root) == fingerprints(draft)
     assert [evidence.folder.name for evidence in read_all(root)] == ["2026-12-02-iter-1"]
     manifest = json.loads((root / "manifest.json").read_text("utf-8"))
-    assert manifest["provenance"]["parent_version"] == "0.3.1"
+    assert manifest["provenance"]["parent_version"] == "0.3.2"
     digest = files.sha256_file(root / "notebook.ipynb")
     assert manifest["provenance"]["notebook"] == {"path": "notebook.ipynb", "sha256": digest}
-    assert "## 0.3.2 - 2026-12-02" in (root / "CHANGELOG.md").read_text("utf-8")
+    assert "## 0.3.3 - 2026-12-02" in (root / "CHANGELOG.md").read_text("utf-8")
 
     executed = json.loads((root / "notebook.ipynb").read_text("utf-8"))
     assert [cell["source"] for cell in executed["cells"]] == [
@@ -498,7 +497,7 @@ def test_a_full_disk_leaves_no_half_version(
         assert outside(place) == before, number
         assert {path.name for path in draft.parent.iterdir()} == there
     monkeypatch.delenv("KIT_NO_SPACE_AT")
-    assert cut().version == "0.3.2"
+    assert cut().version == "0.3.3"
     assert verify(place).ok
 
 
@@ -538,13 +537,13 @@ def test_of_two_freezes_at_once_one_wins(place: Workspace, draft: Path, gate: Pa
     ]
     said = {rival.wait(): rival.communicate() for rival in rivals}
     assert set(said) == {0, 7}, said
-    assert f"frozen: {ID}@0.3.2 (patch)" in said[0][0]
-    assert f"{ID}@0.3.2 exists now" in said[7][1]
+    assert f"frozen: {ID}@0.3.3 (patch)" in said[0][0]
+    assert f"{ID}@0.3.3 exists now" in said[7][1]
     assert "freeze.version_exists" in said[7][1]
     assert verify(place).ok
     assert sorted(path.name for path in draft.parent.iterdir() if path.is_dir()) == [
-        "0.3.0", "0.3.1", "0.3.2", "draft",
+        "0.3.0", "0.3.1", "0.3.2", "0.3.3", "draft",
     ]  # fmt: skip
     index = json.loads(place.index_path.read_text("utf-8"))["strategies"][ID]
-    assert [entry["version"] for entry in index["all_versions"]] == ["0.3.2", "0.3.1", "0.3.0"]
-    assert Bundle.open(place.strategies / ID / "0.3.2").version == "0.3.2"
+    assert [entry["version"] for entry in index["all_versions"]] == ["0.3.3", "0.3.2", "0.3.1", "0.3.0"]
+    assert Bundle.open(place.strategies / ID / "0.3.3").version == "0.3.3"

@@ -19,6 +19,7 @@ from kit.errors import UsageError
 from kit.jobs.screen_all import run_all_active
 from kit.jobs.screen_news import News
 from kit.jobs.screen_outcome import MergedOutcome
+from kit.runner import NotebookOutcome, RunFailure
 from kit.state import Store
 from kit.workspace import Workspace
 
@@ -80,7 +81,7 @@ def test_twelve_bundles_for_a_week_and_the_broken_one_stops_nobody(
             assert picks == ([] if broken else ["000001.SZ", "000151.SZ"])
             assert (workspace.runs / day / f"screen-{screen.ref}" / "1" / "card.json").is_file()
         assert ran.text.startswith(f"每日筛选 12 个策略 9月{int(day[8:])}日")
-        assert "共 22 只候选\n🔴 1 个策略没有跑成" in ran.text
+        assert "共 22 只候选\n⛔ 1 个策略没有跑成" in ran.text
         assert "\n🔴 7. tiny-07@0.1.0：没有跑成（D-052 筛选代码出错" in ran.text
         assert "一个坏策略" in ran.text
         sent = workspace.runs / day / "screens-cn-1630" / "1"
@@ -178,7 +179,8 @@ def test_nothing_active_and_an_unreadable_registry(
     (workspace.root / "INDEX.json").write_text("{", encoding="utf-8")
     done = ran()
     assert (done.error(), done.merged.status) == (None, "failed")
-    assert "⛔ 每日筛选没有开始：INDEX.json：" in ran.text
+    assert "⛔ 每日筛选没有开始：INDEX.json:1：策略登记无法读取" in ran.text
+    assert "\n🔴 今日无可推送候选\n" in ran.text
 
 
 def test_a_screen_done_before_stands_on_the_card_as_it_was(
@@ -196,6 +198,29 @@ def test_a_screen_done_before_stands_on_the_card_as_it_was(
     assert [len(s.result["picks"]) for s in done.screens if s.result] == [2, 2]
     assert [s.run.run_id[-1] for s in done.screens if s.run] == ["1", "1"]
     assert "2. bbb@0.1.0：2 只候选" in ran.text
+
+
+class Stops:
+    """An executor in the middle of which somebody presses Ctrl-C."""
+
+    def check(self, *_: Any) -> None:
+        pass
+
+    def execute(self, _: Any) -> NotebookOutcome:
+        failure = RunFailure(kind="interrupted", message="stopped")
+        return NotebookOutcome(failure=failure, seconds=0.0)
+
+
+def test_ctrl_c_stops_all_of_it_and_sends_nothing(active: Make, ran: Any) -> None:
+    active("aaa", TWO)
+    active("bbb", TWO)
+    done = ran(cron=False, date="2024-09-09", executor=Stops())
+    assert [s.status for s in done.screens] == ["interrupted"]
+    assert (done.merged.status, done.merged.receipts, ran.text) == ("interrupted", (), "")
+    assert done.error().exit_code == 130
+    # The same command then simply begins anew.
+    again = ran(cron=False, date="2024-09-09")
+    assert [s.status for s in again.screens] == ["degraded", "degraded"]
 
 
 DIES = """\

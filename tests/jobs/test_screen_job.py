@@ -21,7 +21,7 @@ from werkzeug import Request as Received
 from werkzeug import Response
 
 from kit import files, schemas
-from kit.clock import FixedClock
+from kit.clock import FixedClock, SystemClock
 from kit.degradation import Policy, ReportBuilder
 from kit.delivery import Receipt
 from kit.errors import (
@@ -37,6 +37,7 @@ from kit.errors import (
     RunError,
     UsageError,
 )
+from kit.jobs.replay import replay_run
 from kit.jobs.screen import ScreenOutcome, run_screen
 from kit.runner import RunFailure, RunOutcome
 from kit.state import Store, tables
@@ -354,9 +355,12 @@ def test_a_draft_goes_nowhere_unless_asked(
     assert result.result["picks"][0]["fields"] == {"heavy": "none"}
 
 
-@pytest.mark.kernel
 def test_a_tampered_version_delivers_its_empty_loud_card(
-    ran: Callable[..., ScreenOutcome], screen_frozen: Make, workspace: Workspace, tmp_path: Path
+    ran: Callable[..., ScreenOutcome],
+    screen_frozen: Make,
+    workspace: Workspace,
+    tmp_path: Path,
+    stages_here: Any,
 ) -> None:
     screen_frozen(TWO)
     marker = tmp_path / "it-ran"
@@ -364,8 +368,8 @@ def test_a_tampered_version_delivers_its_empty_loud_card(
     engine.chmod(0o644)
     changed = engine.read_text(encoding="utf-8") + f"\nopen({str(marker)!r}, 'w')\n"
     engine.write_text(changed, encoding="utf-8")
-    stream = io.StringIO()
-    result = ran(stream=stream)
+    stream, here = io.StringIO(), stages_here(workspace)
+    result = ran(stream=stream, executor=here)
     assert not marker.exists()
     assert (result.status, result.exit_code) == ("degraded", 4)
     error = result.error()
@@ -378,7 +382,7 @@ def test_a_tampered_version_delivers_its_empty_loud_card(
     assert result.result is not None
     assert result.result["picks"] == []
     # Unattended it is another run, with the same card and no error.
-    again = ran(cron=True, stream=io.StringIO())
+    again = ran(cron=True, stream=io.StringIO(), executor=here)
     assert (again.status, again.exit_code) == ("degraded", 0)
     assert again.run is not None
     assert again.run.delivered
@@ -412,9 +416,7 @@ def test_a_dead_kernel_leaves_a_card_made_from_what_it_left(
     assert text.startswith("tiny-screen@0.1.0 9月19日(周四)")
     assert "🔴 今日无可推送候选" in text
     # What was known before, then how it ended and where.
-    assert (
-        text.index("D-024") < text.index("D-012") < text.index("D-054 运行进程在「Screen」被终止")
-    )
+    assert text.index("D-012") < text.index("D-054 运行进程在「筛选」被终止")
     assert text.strip().endswith(f"卡片 {result.run.card.card_id}")  # type: ignore[union-attr]
     assert result.result is not None
     assert schemas.validate("picks", result.result) == []
@@ -491,6 +493,12 @@ def test_live_through_a_kernel_and_a_real_server(
     for file in result.run.folder.rglob("*"):
         if file.is_file():
             assert KEY.encode() not in file.read_bytes(), file.name
+    # The server is switched off, the key is gone: the run can be done over, byte for byte.
+    server.stop()
+    monkeypatch.delenv("TINY_API_KEY")
+    found = replay_run(workspace, result.run.run_id, clock=SystemClock())
+    assert (found.difference, len(found.compared)) == ("", 4)
+    assert len(seen) == 3
 
 
 def test_importing_the_job_is_light() -> None:

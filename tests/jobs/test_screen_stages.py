@@ -443,6 +443,59 @@ def with_rule(manifest: dict[str, Any], *rules: dict[str, Any]) -> dict[str, Any
     return {"degradation_policy": changed}
 
 
+@pytest.mark.parametrize(
+    ("trigger", "code", "rule", "changes"),
+    [
+        ("news_not_fetched", "D-024", TWO, {"feed": None}),
+        ("data_freshness_violation", "D-022", TWO, {"date": "2024-09-20"}),
+        ("required_field_missing", "D-021", BAD, {}),
+        ("picks_count_below_target", "D-031", TWO, {}),
+        ("llm_step_failed", "D-011", TWO, {"helper": RAISING}),
+        ("runtime_exceeded", "D-015", TWO, {"live": 121}),
+        ("limit_exceeded", "D-014", TWO, {"live": 0, "calls": 1}),
+    ],
+)
+def test_the_flow_aborts_wherever_the_policy_says_so(
+    workspace: Workspace,
+    screen_draft: Make,
+    base_manifest: dict[str, Any],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    trigger: str,
+    code: str,
+    rule: str,
+    changes: dict[str, Any],
+) -> None:
+    """By default each of these publishes; a rule of the strategy's own may end the run instead."""
+    manifest = deepcopy(base_manifest)
+    rules = [r for r in manifest["degradation_policy"]["rules"] if r["trigger"] != trigger]
+    manifest["degradation_policy"]["rules"] = [
+        *rules, {"trigger": trigger, "action": "abort_with_report"},
+    ]  # fmt: skip
+    if "calls" in changes:
+        manifest["limits"]["production_max_llm_calls"] = changes["calls"]
+    texts = {"code/helpers/offline_reason.py": changes["helper"]} if "helper" in changes else {}
+    timer = FixedClock(f"{DAY}T08:40:00+00:00")
+    options: dict[str, Any] = {"timer": timer}
+    if "date" in changes:
+        options["date"] = changes["date"]
+    if "feed" in changes:
+        path = workspace.config_dir / "mcp.json"
+        servers = json.loads(path.read_text(encoding="utf-8"))
+        del servers["servers"]["historical-news-cn"]
+        path.write_text(json.dumps(servers), encoding="utf-8")
+    if "live" in changes:
+        request.getfixturevalue("live")(Fake(answer))
+    run = opened(workspace, screen_draft(rule, manifest=manifest, texts=texts), tmp_path, **options)
+    timer.sleep(changes.get("live", 0))
+    played(run)
+    picks, codes, text = written(run)
+    assert codes[-1] == (code, "abort_with_report")
+    assert picks["picks"] == []
+    assert "🔴 今日无可推送候选" in text
+    assert picks["degradation_report"]["impact"][-1].startswith("本次不产出候选")
+
+
 @pytest.mark.parametrize("action", ["skip_step", "fallback_to_template"])
 def test_a_policy_may_do_without_the_stand_ins(
     workspace: Workspace,

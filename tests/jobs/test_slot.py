@@ -39,8 +39,8 @@ def enable(workspace: Workspace) -> None:
     [
         ("2024-09-17T10:03:00+08:00", "holiday"),
         ("2024-09-18T12:03:00+08:00", "lunch"),
-        ("2024-09-18T15:03:00+08:00", "已收盘"),
-        ("2024-09-18T09:03:00+08:00", "尚未开盘"),
+        ("2024-09-18T15:03:00+08:00", "after close"),
+        ("2024-09-18T09:03:00+08:00", "before open"),
     ],
 )
 def test_a_closed_market_is_skipped_with_a_receipt(
@@ -58,6 +58,25 @@ def test_a_closed_market_is_skipped_with_a_receipt(
         kinds = connection.execute(select(tables.audit.c.kind)).scalars().all()
         sent = connection.execute(select(tables.deliveries.c.id)).all()
     assert (kinds, sent) == (["skipped"], [])
+
+
+def test_a_model_that_is_demanded_needs_its_key(
+    workspace: Workspace, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand it is refused before anything is claimed; unattended its card says what failed."""
+    now = parse_instant("2024-09-18T10:03:00+08:00")
+    clock = FixedClock(now)
+    monkeypatch.delenv("KIT_MODE")
+    monkeypatch.setattr("kit.jobs.slot.perform", lambda *_a, **_k: pytest.fail("it ran"))
+    with pytest.raises(ConfigError) as caught:
+        run_slot(workspace, "cn", now=now, clock=clock, store=store, mode="live")
+    assert (caught.value.code, caught.value.exit_code) == ("llm.no_key", 3)
+    assert caught.value.remedy.startswith("set ")
+    with store.read() as connection:
+        assert connection.execute(select(tables.claims.c.key)).all() == []
+    enable(workspace)
+    with pytest.raises(pytest.fail.Exception, match="it ran"):
+        run_slot(workspace, "cn", now=now, clock=clock, store=store, mode="live", cron=True)
 
 
 def test_skipping_twice_leaves_one_receipt(workspace: Workspace, store: Store) -> None:

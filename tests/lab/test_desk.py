@@ -19,9 +19,9 @@ ID = "ma250-pullback"
 
 
 def test_strategies_lists_versions_and_drafts(desk: Desk) -> None:
-    assert desk.strategies().rows == ((ID, "0.3.1", "0.3.1, 0.3.0", "no"),)
+    assert (ID, "0.3.1", "0.3.2, 0.3.1, 0.3.0", "no") in desk.strategies().rows
     lab.draft(ID)
-    assert lab.strategies().rows == ((ID, "0.3.1", "0.3.1, 0.3.0", "yes"),)
+    assert (ID, "0.3.1", "0.3.2, 0.3.1, 0.3.0", "yes") in lab.strategies().rows
     assert repr(desk) == f"Desk(desk, draft {ID})"
 
 
@@ -32,6 +32,8 @@ def test_without_a_draft_every_step_says_how_to_open_one(desk: Desk) -> None:
         lambda: desk.note("why"),
         desk.diff,
         desk.backtest,
+        desk.validate,
+        lambda: desk.sweep("near_pct=2,3"),
         desk.freeze,
     ):
         with pytest.raises(UsageError) as refused:
@@ -201,31 +203,56 @@ def test_diff_names_the_change_and_the_bump(desk: Desk) -> None:
     text = config.read_text(encoding="utf-8")
     lab.file("config.json", text.replace('"near_pct": 4.0', '"near_pct": 3.5'))
     found = lab.diff()
-    assert found.title == "0.3.1 → draft: patch"
+    assert found.title == "0.3.2 → draft: patch"
     assert ("patch", "parameters", "near pct 4.0 -> 3.5") in found.rows
-    # Against 0.3.0 the older change shows as well.
+    # Against 0.3.0 the older changes show as well: a number, and a section reworded.
     older = lab.diff("0.3.0")
     assert older.title == "0.3.0 → draft: patch"
-    assert len(older.rows) == len(found.rows) + 1
+    assert len(older.rows) == len(found.rows) + 2
     with pytest.raises(RegistryError) as refused:
         lab.diff("9.9.9")
     assert refused.value.code == "registry.unknown_version"
 
 
-def test_diff_before_the_first_version_says_so(desk: Desk) -> None:
+def test_diff_of_a_fork_is_with_what_it_was_made_from(desk: Desk) -> None:
+    lab.draft("first-one", from_=f"{ID}@0.3.0")
+    config = desk.draft_root / "config.json"
+    text = config.read_text(encoding="utf-8")
+    lab.file("config.json", text.replace('"near_pct": 4.0', '"near_pct": 3.5'))
+    found = lab.diff()
+    assert found.title == f"{ID}/0.3.0 → draft: patch"
+    assert list(found.rows) == [("patch", "parameters", "near pct 4.0 -> 3.5")]
+
+
+def test_diff_of_what_was_made_from_nothing_says_so(desk: Desk) -> None:
     lab.draft("first-one", from_=f"{ID}@0.3.1")
+    manifest = desk.draft_root / "manifest.json"
+    value = json.loads(manifest.read_text(encoding="utf-8"))
+    value["provenance"] = {}
+    manifest.write_text(json.dumps(value), encoding="utf-8")
     with pytest.raises(UsageError) as refused:
         lab.diff()
     assert refused.value.code == "bundle.no_parent"
 
 
+@pytest.mark.slow
+def test_a_rule_is_judged_and_swept_from_a_notebook(desk: Desk) -> None:
+    lab.draft(ID)
+    judged = lab.validate()
+    assert judged.title == f"{ID}@draft: no guard refuses"
+    assert [row[:2] for row in judged.rows][:2] == [("lookahead", "ok"), ("warmup", "ok")]
+    swept = lab.sweep("near_pct=3,4", symbols=["000783.SZ", "601318.SH"])
+    assert [dict(cell.params) for cell in swept.cells] == [{"near_pct": 3.0}, {"near_pct": 4.0}]
+    assert (swept.folder / "report.html").is_file()
+
+
 def test_verify_shows_what_was_changed(desk: Desk) -> None:
-    assert lab.verify().title == "2 versions re-hashed: intact"
+    assert lab.verify().title == "5 versions re-hashed: intact"
     path = desk.workspace.strategies / ID / "0.3.1" / "SKILL.md"
     path.chmod(0o644)
     path.write_bytes(path.read_bytes() + b"\n")
     found = lab.verify()
-    assert found.title == "2 versions re-hashed: NOT INTACT"
+    assert found.title == "5 versions re-hashed: NOT INTACT"
     assert [row[:2] for row in found.rows] == [(f"{ID}@0.3.1", "SKILL.md")]
 
 

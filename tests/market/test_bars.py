@@ -10,6 +10,7 @@ from kit.market.bars import BAR_COLUMNS, check_bars, conform, find_problems, fin
 
 DAYS = ["2024-01-02", "2024-01-03", "2024-01-04"]
 NAN = float("nan")
+INF = float("inf")
 
 
 def _refusal(frame: pl.DataFrame) -> DataError:
@@ -39,9 +40,11 @@ def test_an_empty_frame_is_refused(make_bars: Any) -> None:
         ({"low": [9.0, 10.0, 12.5]}, "ohlc", "2024-01-04"),  # above the close of 12
         ({"volume": [1.0, -1.0, 1.0]}, "negative_volume", "2024-01-03"),
         ({"volume": [1.0, None, 1.0]}, "negative_volume", "2024-01-03"),
+        ({"volume": [1.0, 1.0, INF]}, "negative_volume", "2024-01-04"),
+        ({"close": [10.0, INF, 12.0], "high": [11.0, INF, 13.0]}, "not_positive", "2024-01-03"),
         ({"adj_factor": [1.0, 1.0, 0.0]}, "factor", "2024-01-04"),
         ({"adj_factor": [1.0, NAN, 1.0]}, "factor", "2024-01-03"),
-        ({"adj_factor": [1.0, float("inf"), 1.0]}, "factor", "2024-01-03"),
+        ({"adj_factor": [1.0, INF, 1.0]}, "factor", "2024-01-03"),
     ],
 )
 def test_a_bad_bar_is_named_by_symbol_and_date(

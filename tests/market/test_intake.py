@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,6 +17,7 @@ from kit.market.intake import (
     ColumnMap,
     declared_unit,
     find_columns,
+    read_table,
     to_bars,
 )
 from kit.market.symbols import normal_symbol
@@ -260,3 +262,28 @@ def test_what_is_no_symbol_of_its_market_is_refused(text: str, market: str) -> N
     with pytest.raises(DataError) as caught:
         normal_symbol(text, market)
     assert caught.value.code == "data.bad_symbol"
+
+
+def test_a_message_is_no_longer_than_a_person_reads() -> None:
+    with pytest.raises(DataError) as caught:
+        _bars({**EASTMONEY, "日期": ["9" * 1_000_000, *DAYS[1:]]}, "lots")
+    assert caught.value.code == "data.bad_columns"
+    assert len(caught.value.message) < 500
+
+
+def test_a_bar_that_is_still_to_come_is_refused() -> None:
+    now = datetime(2024, 9, 19, 8)
+    assert len(_bars(EASTMONEY, "lots", as_of=now)) == 3
+    later = {**EASTMONEY, "日期": [*DAYS[:-1], "2122-01-07"]}
+    with pytest.raises(DataError, match="dated 2122-01-07, which is still to come") as caught:
+        _bars(later, "lots", as_of=now)
+    assert caught.value.code == "data.bad_bars"
+
+
+def test_a_table_in_another_encoding_is_no_table_of_odd_columns(tmp_path: Path) -> None:
+    path = tmp_path / "600000.SH.csv"
+    path.write_bytes("日期,开盘,收盘\n2024-01-02,1,1\n".encode("gbk"))
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert caught.value.code == "data.unreadable"
+    assert "UTF-8" in caught.value.remedy

@@ -12,7 +12,7 @@ import pytest
 from kit import schemas
 from kit.card import Card, render_card
 from kit.degradation import Policy, ReportBuilder
-from kit.errors import DataError
+from kit.errors import BundleError, DataError, KitError
 from kit.llm import Mode
 from kit.market import Dropped
 from kit.screen import (
@@ -24,6 +24,7 @@ from kit.screen import (
     ScreenUniverse,
     StepNote,
     mode_of,
+    problem_text,
     screen_card,
     screen_title,
     tell_rejected,
@@ -320,6 +321,54 @@ def test_no_word_for_no_number_reaches_a_card() -> None:
 def test_a_missing_price_is_said() -> None:
     text = render_card(screen_card(result(), replace(FACTS, prices={})), "plain")
     assert "浦发银行 价格未知 评分" in text
+
+
+@pytest.mark.parametrize(
+    ("score", "fields", "shown"),
+    [
+        (0.0362, {"distance_pct": 3.62}, False),  # the same as a percentage
+        (-0.0362, {"distance_pct": 3.62}, False),
+        (3.62, {"distance_pct": 3.62}, False),
+        (0.0123, {"distance_pct": 1.21}, True),
+        (0.0, {"distance_pct": 0.0}, True),
+        (1.0, {"is_new": True}, True),
+        (0.5, {"industry": "银行"}, True),
+    ],
+)
+def test_a_score_that_stands_among_the_figures_is_not_said_twice(
+    score: float, fields: dict[str, Any], shown: bool
+) -> None:
+    made = pick(
+        pick=Candidate(
+            symbol="600000.SH", name="浦发银行", score=score, fields=fields, matched_rules=()
+        )
+    )
+    text = render_card(screen_card(result(picks=(made,)), FACTS), "plain")
+    assert ("评分" in text) is shown
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (DataError("data.no_bars", "there are no bars", where="cn"), "cn：这段日期没有行情"),
+        (DataError("data.new_kind", "something new"), "未能完成（data.new_kind）"),
+        (
+            BundleError("screen.failed", "m", where="code/x.py", details={"returned": "int"}),
+            "code/x.py：筛选规则出错（返回 int，应为列表）",
+        ),
+    ],
+)
+def test_an_error_is_chinese_on_a_card(error: KitError, said: str) -> None:
+    assert problem_text(error) == said
+
+
+def test_what_a_bundles_code_raised_is_quoted_in_short() -> None:
+    error = BundleError("bundle.import_failed", "m", where="code/x.py:3")
+    error.__cause__ = ModuleNotFoundError("No module named\n'x'" + "y" * 500)
+    text = problem_text(error)
+    assert text.startswith("code/x.py:3：载入失败（ModuleNotFoundError: No module named 'x'yy")
+    assert len(text) < 160
+    assert "\n" not in text
 
 
 def test_other_currencies_and_thousandths() -> None:

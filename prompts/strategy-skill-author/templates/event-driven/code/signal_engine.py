@@ -1,8 +1,8 @@
-"""Reaction to an event: a jump on heavy volume, in a sector the news concerns. Change the rule here.
+"""Reaction to an event: a jump on heavy volume, in a sector the news concerns.
 
 The news is read by the LLM step before the screen; this file sees its answer as `sector_filter`.
-Bars carry open, high, low, close, volume, indexed by session. Only numpy and pandas may be imported,
-and every number is read from `config.json`, so that changing one is a patch.
+Bars carry open, high, low, close, volume, indexed by session. Only numpy and pandas may be
+imported, and every number is read from `config.json`, so that changing one is a patch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class SignalEngine:
             frame = data_map[symbol]
             entry = measure(frame, params)["entry"].astype(float)
             held = entry.rolling(params["hold_bars"], min_periods=1).max()
-            weights[symbol] = (held / params["max_positions"]).reindex(frame.index).ffill().fillna(0.0)
+            weight = (held / params["max_positions"]).reindex(frame.index)
+            weights[symbol] = weight.ffill().fillna(0.0)
         return weights
 
     def screen_today(self, data_map, today, sector_filter=None, limit=7):
