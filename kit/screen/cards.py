@@ -21,6 +21,7 @@ from kit.screen.wording import (
     MODES,
     NO_PICKS,
     REASON_MODES,
+    SYNTHETIC,
     amount,
     code_of,
     day_text,
@@ -98,6 +99,10 @@ def screen_card(result: ScreenResult, facts: CardFacts) -> Card:
     report = result.report
     mode = mode_of(facts.steps)
     blocks = [_conclusion(result)]
+    if facts.synthetic:
+        blocks.append(
+            _block("synthetic", (f"⚠️ {SYNTHETIC}，不是真实行情",), emphasis=HIGH, keep=True)
+        )
     if report.degraded:
         blocks.append(_degradation(report))
     blocks += [_pick(n, pick, facts) for n, pick in enumerate(result.picks, start=1)]
@@ -269,6 +274,4 @@ def _provenance(facts: CardFacts, mode: str) -> str:
     parts.append(f"模式 {MODES[mode]}")
     if facts.lock_note:
         parts.append(facts.lock_note)
-    if facts.synthetic:
-        parts.append("合成数据")
     return " · ".join(parts)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kit.card import HIGH, PROVENANCE, Block, Card
 from kit.degradation import ABORT, TRIGGERS
-from kit.screen.wording import NO_PICKS, day_text, numberless
+from kit.screen.wording import NO_PICKS, SYNTHETIC, day_text, numberless
 
 __all__ = ["ScreenLine", "merged_card"]
 
@@ -43,6 +43,12 @@ class ScreenLine:
     def picks(self) -> tuple[Block, ...]:
         """The blocks of its picks."""
         return tuple(b for b in self.card.blocks if b.kind == "pick") if self.card else ()
+
+    @property
+    def name(self) -> str:
+        """The strategy; marked when its bars were generated."""
+        synthetic = self.card is not None and self.card.meta.get("synthetic")
+        return f"{self.ref}（{SYNTHETIC}）" if synthetic else self.ref
 
     @property
     def entries(self) -> Sequence[Mapping[str, Any]]:
@@ -130,7 +136,7 @@ def _summary(lines: Sequence[ScreenLine]) -> Block:
             continue
         codes = "、".join(dict.fromkeys(str(entry["code"]) for entry in line.entries))
         found = f"{len(line.picks)} 只候选" if line.picks else "没有候选"
-        said.append(f"{number}. {line.ref}：{found}" + (f" · ⛔ {codes}" if codes else ""))
+        said.append(f"{number}. {line.name}：{found}" + (f" · ⛔ {codes}" if codes else ""))
     return _block("screens", said, keep=True)
 
 
@@ -166,7 +172,7 @@ def _picks(lines: Sequence[ScreenLine]) -> list[Block]:
         shown = [
             text for block in line.picks for text in (block.lines if whole else block.lines[:1])
         ]
-        blocks.append(_block("pick", [f"{number}. {line.ref}", *(f"　{text}" for text in shown)]))
+        blocks.append(_block("pick", [f"{number}. {line.name}", *(f"　{text}" for text in shown)]))
     if blocks and not whole:
         blocks.append(_block("pick_note", [_MANY]))
     return blocks

@@ -27,6 +27,8 @@ __all__ = [
     "time_text",
 ]
 
+SYNTHETIC = "合成数据"
+"""Marks whatever was made from generated bars."""
 NO_PICKS = "今日无可推送候选"
 
 MODES: Mapping[str, str] = MappingProxyType(

@@ -545,5 +545,6 @@ def test_of_two_freezes_at_once_one_wins(place: Workspace, draft: Path, gate: Pa
         "0.3.0", "0.3.1", "0.3.2", "0.3.3", "draft",
     ]  # fmt: skip
     index = json.loads(place.index_path.read_text("utf-8"))["strategies"][ID]
-    assert [entry["version"] for entry in index["all_versions"]] == ["0.3.3", "0.3.2", "0.3.1", "0.3.0"]
+    versions = [entry["version"] for entry in index["all_versions"]]
+    assert versions == ["0.3.3", "0.3.2", "0.3.1", "0.3.0"]
     assert Bundle.open(place.strategies / ID / "0.3.3").version == "0.3.3"

@@ -268,7 +268,10 @@ def test_advice_on_a_short_list_fits_an_empty_one(actual: int, unusable: int, ad
 def test_synthetic_data_and_unchecked_locks_are_marked() -> None:
     facts = replace(FACTS, synthetic=True, lock_note="环境锁已核对")
     text = render_card(screen_card(result(), facts), "plain")
-    assert text.endswith("模式 离线 · 环境锁已核对 · 合成数据 · 卡片 a1b2c3d4")
+    assert text.endswith("模式 离线 · 环境锁已核对 · 卡片 a1b2c3d4")
+    # Before the first pick: nobody may take an invented price for a real one.
+    assert text.index("⚠️ 合成数据，不是真实行情") < text.index("1. ")
+    assert "合成数据" not in render_card(screen_card(result(), FACTS), "plain")
 
 
 def test_drafts_and_other_years_show_in_the_title() -> None:

@@ -131,3 +131,13 @@ def test_machines_find_every_screen_in_the_meta() -> None:
             "degradation_codes": [],
         },
     ]
+
+
+def test_a_strategy_on_generated_bars_is_marked_wherever_it_stands() -> None:
+    invented = line(1)
+    assert invented.card is not None
+    invented.card.meta["synthetic"] = True
+    rows = render_card(card(invented, line(2)), "plain").splitlines()
+    named = [row for row in rows if "strategy-0" in row]
+    assert [("合成数据" in row) for row in named] == ["strategy-01" in row for row in named]
+    assert sum("合成数据" in row for row in named) == 2  # its summary, and its picks
