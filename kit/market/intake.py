@@ -235,7 +235,7 @@ def to_bars(
     if ahead is not None and len(ahead):
         raise DataError(
             "data.bad_bars",
-            f"a bar is dated {ahead.dt.date().max()}, which is still to come ({len(ahead)} rows)",
+            f"a bar is dated {ahead.sort()[-1]:%Y-%m-%d}, still to come ({len(ahead)} rows)",
             where=where,
             remedy="mend the date: nothing can have traded on it",
         )

@@ -62,6 +62,10 @@ TABLE: dict[str, tuple[Edit, str, str]] = {
     "contract": (
         lambda r: put(r, "manifest.json", "data_contract", "history_days", value=60),
         "major", "data_contract.history_days 30 -> 60"),
+    "context": (
+        lambda r: put(r, "manifest.json", "data_contract", "context",
+                      value=[{"market": "us", "symbols": ["AAPL"]}]),
+        "major", "data_contract.context"),
     "rule": (
         lambda r: sub(r, ENGINE, "(gap >= 0)", "(gap > 0)"),
         "minor", "SignalEngine.generate changed"),

@@ -210,3 +210,28 @@ def test_a_bad_skill_is_refused(draft: Path, old: str, new: str) -> None:
 
 def test_the_shipped_schemas_agree_with_the_small_bundle(value: dict[str, Any]) -> None:
     assert Manifest.from_dict(json.loads(json.dumps(value))).raw == value
+
+
+def test_context_names_the_series_of_other_markets(value: dict[str, Any]) -> None:
+    assert Manifest.from_dict(value).data_contract.context == {}
+    put(value, "data_contract.context", [{"market": "us", "symbols": ["AAPL", "NVDA"]}])
+    assert Manifest.from_dict(value).data_contract.context == {"us": ("AAPL", "NVDA")}
+
+
+@pytest.mark.parametrize(
+    ("context", "place"),
+    [
+        ([{"market": "cn", "symbols": ["600000.SH"]}], "data_contract.context[0].market"),
+        ([{"market": "us", "symbols": ["A"]}] * 2, "data_contract.context[1].market"),
+        ([{"market": "jp", "symbols": ["A"]}], "data_contract.context[0].market"),
+        ([{"market": "us", "symbols": []}], "data_contract.context[0].symbols"),
+        ([{"market": "us", "symbol": ["A"]}], "data_contract.context[0]"),
+    ],
+)
+def test_a_context_that_cannot_be_is_named(
+    value: dict[str, Any], context: list[dict[str, Any]], place: str
+) -> None:
+    put(value, "data_contract.context", context)
+    with pytest.raises(BundleError) as caught:
+        Manifest.from_dict(value)
+    assert any(found["path"].startswith(place) for found in caught.value.details["problems"])
