@@ -36,6 +36,7 @@ __all__ = [
     "force_channel",
     "freeze_lock",
     "lock_facts",
+    "lock_note",
     "lock_rows",
     "lock_variables",
     "recorded_lock",
@@ -213,6 +214,15 @@ def lock_facts(answer: LockAnswer) -> dict[str, Any]:
         # Of a lock that failed, `lock.json` keeps the failures and not who was there.
         "servers": {server.mcp: server.version for server in answer.servers if answer.ok},
     }
+
+
+def lock_note(bundle: Bundle | None, facts: Mapping[str, Any]) -> str:
+    """Return what a card says of a lock that held; nothing of one that did not (zh-CN)."""
+    if bundle is None or facts["status"] != "valid":
+        return ""
+    lock = bundle.manifest.env_lock
+    demands = lock.required_mcps or lock.required_env or lock.required_db
+    return "环境锁已核对" if demands else "环境锁无要求"
 
 
 def lock_rows(answer: LockAnswer) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ from kit.jobs.lock import (
     LockCheck,
     bundle_lock,
     lock_facts,
+    lock_note,
     lock_rows,
     recorded_lock,
     tell_lock,
@@ -507,7 +508,7 @@ class ScreenRun:
                 prices=self.data.prices if self.data else {},
                 restated=self.data.restated if self.data else frozenset(),
                 steps=self.notes,
-                lock_note=self._lock_note(),
+                lock_note=lock_note(self.bundle, self._lock),
                 news=screen.news_line(self._news.account) if self._news else "",
                 today=self.now.date(),
                 settings=frozenset(self.bundle.params) if self.bundle else frozenset(),
@@ -654,9 +655,6 @@ class ScreenRun:
             return self._calendar.next(self._day())
         except DataError:
             return None
-
-    def _lock_note(self) -> str:
-        return "环境锁已核对" if self._lock["status"] == "valid" else ""
 
     def _limit(self) -> int:
         own = self._bundle().config["_kit"].get("limit")
