@@ -60,7 +60,7 @@ def test_us_tech_event_names_the_bank_whose_own_news_speaks_of_technology(copy: 
     assert picks["provenance"]["news"]["status"] == "found"
     assert picks["provenance"]["news"]["count"] == 11
     assert picks["provenance"]["env_lock"]["status"] == "valid"
-    assert "环境锁无要求" in card  # nothing is locked, so nothing was compared
+    assert "环境锁已核对" in card
     assert "美股篮子 8.7%" in card
     assert "公司近期事件提到科技" in card
     assert "公司事件过滤：离线规则（近似）" in card
@@ -90,3 +90,4 @@ def test_hk_breakout_says_that_its_bars_are_generated(copy: Workspace) -> None:
     assert "合成数据" in card
     assert "港元" in card
     assert picks["provenance"]["env_lock"]["status"] == "valid"
+    assert "环境锁无要求" in card  # nothing is locked, so nothing was compared
