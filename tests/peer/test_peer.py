@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from kit import files
+from kit.bundle.skills_sync import sync_skills
 from kit.errors import KitError, RunError
 from kit.jobs.peer import compare_with_peer
 from kit.workspace import Workspace
@@ -84,6 +86,32 @@ class TestThePeer:
         assert (desk.root / body["folder"] / "equity.csv").is_file()
         written = [path for path in (desk.runs / "peer").rglob("*") if path.is_file()]
         assert not any(b"sk-must-not-be-seen" in path.read_bytes() for path in written)
+
+    def test_loads_the_synced_skills(self, desk: Workspace, tmp_path: Path) -> None:
+        """By its own loader; it strips the front matter, so the body must say the version."""
+        home = tmp_path / "home"
+        sync_skills(desk, str(home / ".vibe-trading" / "skills" / "user"))
+        script = (
+            "import json; from src.agent.skills import SkillsLoader; loader = SkillsLoader();"
+            "print(json.dumps({s.name: [s.description, loader.get_content(s.name)]"
+            " for s in loader.skills}))"
+        )
+        done = subprocess.run(
+            [PYTHON, "-c", script],
+            env={"HOME": str(home), "PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        seen = json.loads(done.stdout.splitlines()[-1])
+        index = files.read_json(desk.index_path)["strategies"]
+        for strategy_id, entry in index.items():
+            description, content = seen[strategy_id]
+            assert description
+            assert f"{strategy_id}@{entry['latest_active_version']}" in content
+            assert "Check the lock first" in content
+        assert "strategy-skill-author" in seen
 
     def test_what_it_refuses_is_said_in_its_words(self, desk: Workspace) -> None:
         draft = desk.root / "strategies" / "ma250-pullback" / "draft"
